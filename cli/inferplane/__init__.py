@@ -1,0 +1,1 @@
+"""The inferplane command: kubectl's habits over local instances and clusters."""

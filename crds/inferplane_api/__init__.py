@@ -1,0 +1,1 @@
+"""What two components say to each other: custom resources, catalogue, wire messages."""

@@ -1,0 +1,1 @@
+"""Tests against a real Kubernetes; run by name: pytest e2e."""

@@ -1,0 +1,1 @@
+"""The router: KV-cache-aware choice of workers, its HTTP gateway and its gRPC service."""

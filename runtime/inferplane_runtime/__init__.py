@@ -1,0 +1,1 @@
+"""What every process needs: HTTP, configuration, logs, metrics, clocks."""

@@ -1,0 +1,1 @@
+"""What is known about engines: tokens, block identity, events, capabilities, timing."""

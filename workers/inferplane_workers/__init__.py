@@ -1,0 +1,1 @@
+"""What runs beside an engine: the worker agent, and the simulated engine's server."""
