@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Protocol
 
 
-
 @dataclass(frozen=True, slots=True)
 class Headers:
     """Header fields in order of arrival; names are lower-case bytes."""
