@@ -1,0 +1,87 @@
+"""Conditions: what a status says, in constants that alerts and scripts may rely on."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from inferplane_api.v1alpha1.wire import WireModel
+
+
+class ConditionType(StrEnum):
+    READY = "Ready"
+    """Serves with the current spec: true only when no pod of an older revision serves any more."""
+    SLO_MET = "SLOMet"
+    """The objectives held over the window."""
+    PROGRESSING = "Progressing"
+    """A change is being rolled out."""
+    DEGRADED = "Degraded"
+    """Serves, but with less than asked for."""
+    KV_ROUTING_HEALTHY = "KVRoutingHealthy"
+    """Predicted prefix hits agree with what engines report."""
+    UNVERIFIED = "Unverified"
+    """Uses something that nobody has run end to end, only against its contract."""
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    """Why a condition has its status; a low-cardinality word for machines, the message is for people."""
+
+    # Ready
+    ALL_WORKERS_READY = "AllWorkersReady"
+    WORKERS_STARTING = "WorkersStarting"
+    NO_READY_WORKERS = "NoReadyWorkers"
+    OLD_REVISION_SERVES = "OldRevisionServes"
+    SERVED_NAME_CONFLICT = "ServedNameConflict"
+    INVALID_SPEC = "InvalidSpec"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    # SLOMet
+    WITHIN_OBJECTIVE = "WithinObjective"
+    TTFT_EXCEEDED = "TTFTExceeded"
+    TPOT_EXCEEDED = "TPOTExceeded"
+    NO_TRAFFIC = "NoTraffic"
+    INFEASIBLE = "Infeasible"
+    # Progressing
+    ROLLING_OUT = "RollingOut"
+    SCALING = "Scaling"
+    ROLLED_OUT = "RolledOut"
+    PAUSED = "Paused"
+    ROLLED_BACK = "RolledBack"
+    # Degraded
+    AS_SPECIFIED = "AsSpecified"
+    WORKERS_FAILED = "WorkersFailed"
+    WORKERS_PENDING = "WorkersPending"
+    CANARY_WRONG = "CanaryWrong"
+    SLOW_TRANSPORT = "SlowTransport"
+    BUDGET_EXHAUSTED = "BudgetExhausted"
+    KV_STORE_UNAVAILABLE = "KVStoreUnavailable"
+    # KVRoutingHealthy
+    PREDICTIONS_MATCH = "PredictionsMatch"
+    EVENTS_OFF = "EventsOff"
+    EVENTS_LOST = "EventsLost"
+    BLOCK_SIZE_MISMATCH = "BlockSizeMismatch"
+    HASH_SEED_MISMATCH = "HashSeedMismatch"
+    TOKENIZER_MISMATCH = "TokenizerMismatch"
+    TEMPLATE_MISMATCH = "TemplateMismatch"
+    SALT_MISMATCH = "SaltMismatch"
+    ADAPTER_MISMATCH = "AdapterMismatch"
+    UNKNOWN_MISMATCH = "UnknownMismatch"
+    # Unverified
+    VERIFIED = "Verified"
+    CONTRACT_ONLY = "ContractOnly"
+    NEVER_RUN = "NeverRun"
+    # any
+    PENDING = "Pending"
+
+
+class Condition(WireModel):
+    type: ConditionType = Field(description="What is said.")
+    status: ConditionStatus = Field(description="True, False or Unknown.")
+    reason: Reason = Field(description="Why, as one word.")
+    message: str = Field(default="", max_length=32768, description="Why, for people, with the next step.")
+    last_transition_time: str | None = Field(default=None, description="When the status last changed; RFC 3339.")
+    observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")

@@ -1,0 +1,44 @@
+"""LoRAAdapter: a fine-tuned adapter that a service offers under a name of its own."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.metadata import API_VERSION, DnsLabel, DnsSubdomain, ObjectMeta
+from inferplane_api.v1alpha1.model import ServedName
+from inferplane_api.v1alpha1.source import ModelSource
+from inferplane_api.v1alpha1.wire import WireModel
+
+AdapterRank = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
+
+
+class LoRAAdapterSpec(WireModel):
+    service: DnsLabel = Field(description="InferenceService that offers it, in the same namespace.")
+    served_name: ServedName | None = Field(
+        default=None, description="Name under which clients ask for it; default: the object's name."
+    )
+    source: ModelSource = Field(description="Where its weights come from.")
+    revision: str = Field(default="", max_length=256, description="Branch, tag or commit of a Hugging Face source.")
+    secret_ref: DnsSubdomain | None = Field(default=None, description="Secret whose key `token` opens the source.")
+    rank: AdapterRank = Field(default=16, description="Rank of its matrices; engines reserve memory for the largest.")
+    pinned: bool = Field(default=False, description="Never unload it to make room for another.")
+
+
+class LoRAAdapterStatus(WireModel):
+    observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
+    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
+    revision: str = Field(default="", description="Commit that the revision resolved to.")
+    loaded_on: int = Field(default=0, ge=0, description="Workers that have it loaded.")
+
+
+class LoRAAdapter(WireModel):
+    api_version: Literal["inferplane.dev/v1alpha1"] = Field(default=API_VERSION, description="API group and version.")
+    kind: Literal["LoRAAdapter"] = Field(default="LoRAAdapter", description="Kind.")
+    metadata: ObjectMeta = Field(description="Name, namespace, labels, annotations.")
+    spec: LoRAAdapterSpec = Field(description="What is wanted.")
+    status: LoRAAdapterStatus | None = Field(default=None, description="What is; written by the operator.")
+
+    @property
+    def served_name(self) -> str:
+        return self.spec.served_name or self.metadata.name

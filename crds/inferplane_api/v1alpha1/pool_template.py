@@ -1,0 +1,151 @@
+"""What a service says about one of its pools: size, hardware, parallelism, and the last word on its Pods."""
+
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from inferplane_api.v1alpha1.engine import Environment
+from inferplane_api.v1alpha1.metadata import DnsLabel, DnsSubdomain
+from inferplane_api.v1alpha1.units import ByteCount, Quantity, parse_quantity
+from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+
+MAX_REPLICAS: Final = 10_000
+
+
+class Parallelism(WireModel):
+    tensor: int = Field(default=1, ge=1, le=1024, description="Devices that share every layer (TP).")
+    pipeline: int = Field(default=1, ge=1, le=1024, description="Groups of devices that share the layers (PP).")
+    data: int = Field(
+        default=1, ge=1, le=1024, description="Engine replicas behind one worker (DP); ranks are routed to."
+    )
+    expert: bool = Field(default=False, description="Spread experts over all TP x DP devices (EP).")
+
+    @property
+    def devices(self) -> int:
+        """Devices that one worker needs."""
+        return self.tensor * self.pipeline * self.data
+
+
+class ResourceClaim(WireModel):
+    """A device claim of the Pod (dynamic resource allocation); exactly one of the two names is set."""
+
+    name: DnsLabel = Field(description="Name within the Pod.")
+    resource_claim_name: DnsSubdomain | None = Field(default=None, description="A ResourceClaim to use.")
+    resource_claim_template_name: DnsSubdomain | None = Field(
+        default=None, description="A ResourceClaimTemplate from which each Pod gets its own claim."
+    )
+
+    @model_validator(mode="after")
+    def _one_name(self) -> Self:
+        if (self.resource_claim_name is None) == (self.resource_claim_template_name is None):
+            raise invalid(
+                Finding("", "exactly one reference is needed", "set resourceClaimName or resourceClaimTemplateName")
+            )
+        return self
+
+
+class Resources(WireModel):
+    """Resources of the engine container, as in a Pod; MIG slices are ordinary resource names."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict, description="What is set aside; default: the limits.")
+    limits: dict[str, Quantity] = Field(default_factory=dict, description="What it may use, devices included.")
+    claims: tuple[ResourceClaim, ...] = Field(default=(), description="Devices by dynamic resource allocation.")
+
+    @model_validator(mode="after")
+    def _requests_within_limits(self) -> Self:
+        findings = [
+            Finding(
+                f"requests.{name}", f"{wanted} exceeds the limit {self.limits[name]}", "raise the limit or lower it"
+            )
+            for name, wanted in self.requests.items()
+            if name in self.limits and parse_quantity(wanted) > parse_quantity(self.limits[name])
+        ]
+        if findings:
+            raise invalid(*findings)
+        return self
+
+    @property
+    def names_device(self) -> bool:
+        """Whether a device (an extended resource or a claim) is asked for."""
+        return bool(self.claims) or any("/" in name for name in {*self.requests, *self.limits})
+
+
+class PoolEngine(WireModel):
+    """Where one pool's engines differ from the service's."""
+
+    args: tuple[str, ...] = Field(default=(), description="More arguments of this pool, after the service's.")
+    env: Environment = Field(
+        default_factory=dict, description="More variables of this pool; they win over the service's."
+    )
+    block_size: int | None = Field(
+        default=None, ge=1, le=4096, description="Tokens per KV block; must be equal in P and D."
+    )
+    kv_cache_dtype: str | None = Field(
+        default=None, max_length=32, description="KV data type; must be equal in P and D."
+    )
+    kv_cache_memory_bytes: ByteCount | None = Field(default=None, description="Memory of the KV cache per device.")
+    max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests in one batch.")
+    max_num_batched_tokens: int | None = Field(default=None, ge=1, description="Most tokens in one step.")
+
+
+def _pod_template(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    unknown = sorted(set(value) - {"metadata", "spec"})
+    findings = [Finding(name, "not part of a Pod template", "use metadata and spec") for name in unknown]
+    findings += [
+        Finding(name, "must be a mapping", "write key: value pairs")
+        for name, part in value.items()
+        if name not in unknown and not isinstance(part, dict)
+    ]
+    if findings:
+        raise invalid(*findings)
+    return value
+
+
+class PoolTemplate(WireModel):
+    replicas: int = Field(
+        default=1, ge=0, le=MAX_REPLICAS, description="Workers at creation; later changes go through the pool's scale."
+    )
+    min_replicas: int = Field(default=1, ge=0, le=MAX_REPLICAS, description="Scaling never goes below.")
+    max_replicas: int | None = Field(
+        default=None, ge=1, le=MAX_REPLICAS, description="Scaling never goes above; default: replicas (at least 1)."
+    )
+    accelerator: str = Field(
+        default="", max_length=64, description="Accelerator class, which the planner and the timing model know."
+    )
+    parallelism: Parallelism = Field(default_factory=Parallelism, description="How one worker spreads the model.")
+    resources: Resources = Field(
+        default_factory=Resources, description="Of the engine container; default: one device per TP x PP x DP."
+    )
+    engine: PoolEngine = Field(default_factory=PoolEngine, description="Where this pool's engines differ.")
+    pod_template: Annotated[dict[str, JsonValue], AfterValidator(_pod_template)] = Field(
+        default_factory=dict,
+        description="Pod template (metadata, spec) merged last: tolerations, scheduler, queue, volumes, RDMA.",
+    )
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        findings: list[Finding] = []
+        if self.min_replicas > self.ceiling:
+            findings.append(
+                Finding(
+                    "minReplicas",
+                    f"{self.min_replicas} exceeds maxReplicas {self.ceiling}",
+                    "lower it or raise the other",
+                )
+            )
+        elif not self.min_replicas <= self.replicas <= self.ceiling:
+            findings.append(
+                Finding(
+                    "replicas",
+                    f"{self.replicas} is outside {self.min_replicas}..{self.ceiling}",
+                    "keep it between minReplicas and maxReplicas",
+                )
+            )
+        if findings:
+            raise invalid(*findings)
+        return self
+
+    @property
+    def ceiling(self) -> int:
+        """The most workers that scaling may reach."""
+        return self.max_replicas if self.max_replicas is not None else max(self.replicas, 1)

@@ -1,0 +1,54 @@
+"""Where weights come from: exactly one of a hub, a volume claim, a directory or an OCI image."""
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from inferplane_api.v1alpha1.metadata import DnsSubdomain
+from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/") or ".." in value.split("/"):
+        raise invalid(Finding("", f"{value!r} is not an absolute path", 'begin with "/" and leave out ".."'))
+    return value
+
+
+def _relative(value: str) -> str:
+    if value.startswith("/") or ".." in value.split("/"):
+        raise invalid(Finding("", f"{value!r} leaves the volume", 'give a path inside the volume, without ".."'))
+    return value
+
+
+AbsolutePath = Annotated[str, Field(max_length=4096), AfterValidator(_absolute)]
+RelativePath = Annotated[str, Field(max_length=4096), AfterValidator(_relative)]
+
+
+class PvcSource(WireModel):
+    claim_name: DnsSubdomain = Field(description="PersistentVolumeClaim in the same namespace, mounted read-only.")
+    path: RelativePath = Field(default="", description="Directory of the weights inside the volume.")
+
+
+class ModelSource(WireModel):
+    """Exactly one field is set."""
+
+    hf: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$",
+        description="Hugging Face repository, owner/name.",
+    )
+    pvc: PvcSource | None = Field(default=None, description="A PersistentVolumeClaim that holds the weights.")
+    path: AbsolutePath | None = Field(
+        default=None, description="Absolute directory on the node (or, locally, on this machine)."
+    )
+    oci: str | None = Field(
+        default=None, min_length=1, description="OCI image or artifact that holds the weights, mounted as a volume."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [name for name in ("hf", "pvc", "path", "oci") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = "none is given" if not given else f"{' and '.join(given)} are given"
+            raise invalid(Finding("", f"exactly one source is needed, {found}", "keep one of hf, pvc, path, oci"))
+        return self

@@ -1,0 +1,44 @@
+"""How every custom resource value looks on the wire: camelCase, closed, frozen.
+
+Inside, fields say their unit (`ttft_s`, `kv_cache_memory_bytes`); on the wire the unit is in the value ("2s", "64Mi"),
+so the suffix is dropped.  A typo must never be ignored: unknown fields are errors.
+Invariant: what comes from a file or an API server is validated by wire names only (see `manifests.parse_resource`);
+Python code constructs values by field names.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+INVALID: Final = "inferplane_invalid"
+"""Error type of checks that already know their fix; the context carries `findings`."""
+
+WIRE_CONTEXT: Final = {"wire": True}
+"""Validation context of values that come from outside, where a number without a unit is an error."""
+
+
+def wire_name(field: str) -> str:
+    """Return the wire name of a field: `ttft_s` is `ttft`, `kv_cache_memory_bytes` is `kvCacheMemory`."""
+    return to_camel(field.removesuffix("_s").removesuffix("_bytes"))
+
+
+class WireModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=wire_name, populate_by_name=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong inside a value: `field` is relative to it, dotted, in wire names ("" for itself)."""
+
+    field: str
+    message: str
+    fix: str
+
+
+def invalid(*findings: Finding) -> PydanticCustomError:
+    """Make the error that a validator raises for `findings`; all of them reach the user."""
+    text = "; ".join(f"{finding.message} ({finding.fix})" for finding in findings)
+    return PydanticCustomError(INVALID, "{text}", {"text": text, "findings": findings})
