@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from inferplane_operator.local.plan import (
     Action,
     DrainWorker,
@@ -93,7 +94,9 @@ def test_the_next_actions_follow_from_the_picture(
 def apply(facts: Sequence[WorkerFact], actions: Sequence[Action], revisions: dict[str, str]) -> list[WorkerFact]:
     draining = {action.name for action in actions if isinstance(action, DrainWorker)}
     kept = [
-        WorkerFact(fact.name, fact.pool, fact.revision, ready=fact.ready, draining=fact.draining or fact.name in draining)
+        WorkerFact(
+            fact.name, fact.pool, fact.revision, ready=fact.ready, draining=fact.draining or fact.name in draining
+        )
         for fact in facts
     ]
     started = [
@@ -111,9 +114,7 @@ def happen(facts: Sequence[WorkerFact], which: Sequence[bool]) -> list[WorkerFac
         now = which[index % len(which)] if which else True
         if fact.draining and now:
             continue
-        result.append(
-            WorkerFact(fact.name, fact.pool, fact.revision, ready=fact.ready or now, draining=fact.draining)
-        )
+        result.append(WorkerFact(fact.name, fact.pool, fact.revision, ready=fact.ready or now, draining=fact.draining))
     return result
 
 

@@ -4,6 +4,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from inferplane_operator.local.backoff import RestartHistory, RestartPolicy, restart_delay
 
 STEADY = RestartPolicy(first_s=1, limit_s=8, factor=2, jitter=0, healthy_after_s=60, loop_after=3)

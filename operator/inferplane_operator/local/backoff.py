@@ -19,7 +19,7 @@ class RestartPolicy:
     """Longest delay."""
     factor: float = 2.0
     jitter: float = 0.2
-    """Delays are drawn from [1 - jitter, 1 + jitter] times the nominal one: children that died together do not start together."""
+    """Delays are drawn from 1 +- jitter times the nominal one: children that died together do not start together."""
     healthy_after_s: float = 60.0
     """A child that lived this long starts again from `first_s`."""
     loop_after: int = 3

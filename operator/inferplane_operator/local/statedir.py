@@ -77,7 +77,7 @@ class StateDir:
         return self.logs / f"{name}.log"
 
     def worker(self, name: str) -> Path:
-        """A worker's own folder (its agent's map, its engine's start file)."""
+        """Return a worker's own folder (its agent's map, its engine's start file)."""
         return self.root / "workers" / name
 
     def create(self) -> None:
@@ -86,7 +86,9 @@ class StateDir:
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                raise StateError(f"{folder}: cannot be created ({error.strerror}); choose another --state-dir") from error
+                raise StateError(
+                    f"{folder}: cannot be created ({error.strerror}); choose another --state-dir"
+                ) from error
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -1,0 +1,89 @@
+"""Desired state of a local instance: `desired.yaml`, written by the command line, read by the runner.
+
+It holds the manifests as the user gave them and, beside them, what the command line adds: replica overrides of `scale`,
+the gateway's port, which interpreter runs the engines.  The manifests are never rewritten, so what a user sees in the
+file is what they wrote.  `generation` rises with each change; the runner reports the one it has seen.
+
+Two commands may write at once: a change is a read, an edit and a replace under a lock.
+"""
+
+import fcntl
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from inferplane_operator.local.statedir import StateDir, StateError, replace_file
+
+DEFAULT_GATEWAY_PORT = 8000
+
+
+class Desired(BaseModel):
+    """What an instance should be."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    manifests: list[dict[str, Any]] = Field(
+        description="Documents as given: one InferenceService and what belongs to it."
+    )
+    generation: int = Field(default=1, ge=1)
+    replicas: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="Pool to replicas, from `scale`; overrides the manifest until the next `up`."
+    )
+    gateway_port: int = Field(default=DEFAULT_GATEWAY_PORT, ge=0, le=65535, description="0: the system chooses.")
+    engine_python: str = Field(default="", description="Interpreter of real engines; empty: none can be started.")
+    gpus: str = Field(default="auto", description="auto (ask nvidia-smi), none, or a comma-separated list of devices.")
+    stopped: bool = Field(default=False, description="The instance is to drain and end.")
+
+
+def dump_desired(desired: Desired) -> str:
+    document = desired.model_dump(by_alias=True)
+    # The stub's own signature is partly untyped.
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)  # pyright: ignore[reportUnknownMemberType]
+
+
+def parse_desired(text: str, *, name: str = "desired.yaml") -> Desired:
+    try:
+        return Desired.model_validate(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise _damaged(name, f"not YAML ({error})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise _damaged(name, f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+
+def _damaged(name: str, problem: str) -> StateError:
+    return StateError(f"{name}: {problem}; run `inferplane up -f FILE` again to replace it")
+
+
+def read_desired(state: StateDir) -> Desired | None:
+    """Return the desired state, or None when none was ever written."""
+    try:
+        text = state.desired.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"{state.desired}: cannot be read ({error})") from error
+    return parse_desired(text, name=str(state.desired))
+
+
+def change_desired(state: StateDir, change: Callable[[Desired | None], Desired]) -> Desired:
+    """Apply `change` to what is there and return what was written; writers wait for each other."""
+    with state.desired_lock.open("a+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        current = _read_or_start_over(state)
+        generation = current.generation + 1 if current else 1
+        result = change(current).model_copy(update={"generation": generation})
+        replace_file(state.desired, dump_desired(result))
+    return result
+
+
+def _read_or_start_over(state: StateDir) -> Desired | None:
+    """Go on after a damaged file, which `up` replaces, with a generation that no reader can have seen."""
+    try:
+        return read_desired(state)
+    except StateError:
+        return Desired(manifests=[], generation=state.desired.stat().st_mtime_ns // 1_000_000)

@@ -1,0 +1,56 @@
+"""Fakes of the runner's seams: processes that live only in memory, and stand-in programs that are real but tiny."""
+
+import asyncio
+import signal
+from dataclasses import dataclass, field
+
+from inferplane_operator.local.processes import Command, Running
+
+
+@dataclass(eq=False)
+class FakeProcess:
+    """A process that ends when told to; `deaf` ones ignore SIGTERM."""
+
+    command: Command
+    pid: int
+    deaf: bool = False
+    signals: list[int] = field(default_factory=list[int])
+    _ended: "asyncio.Future[int]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+        if number == signal.SIGKILL or (number == signal.SIGTERM and not self.deaf):
+            self.end(-number)
+
+    def end(self, code: int) -> None:
+        """Let the process end with this status."""
+        if not self._ended.done():
+            self._ended.set_result(code)
+
+
+@dataclass(eq=False)
+class FakeSpawner:
+    """Keeps every process it started, in order; `failures` are raised first, one a call."""
+
+    deaf: bool = False
+    failures: list[OSError] = field(default_factory=list[OSError])
+    started: list[FakeProcess] = field(default_factory=list[FakeProcess])
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, command: Command) -> Running:
+        if self.failures:
+            raise self.failures.pop(0)
+        process = FakeProcess(command, pid=1_000_000_000 + len(self.started), deaf=self.deaf)
+        self.started.append(process)
+        self._changed.set()
+        return process
+
+    async def nth(self, count: int) -> FakeProcess:
+        """Wait for the `count`-th start, from 1."""
+        while len(self.started) < count:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.started[count - 1]
