@@ -22,6 +22,9 @@ class _Connection(Protocol):
     @property
     def transport(self) -> _Transport: ...
 
+    @property
+    def draining(self) -> bool: ...
+
     def finished(self, *, keep_alive: bool) -> None: ...
 
     def abort(self) -> None: ...
@@ -65,6 +68,7 @@ class ServerExchange:
         body = b"" if self._head_only or not allows_body(response.status) else response.body
         length = b"content-length: %d\r\n" % len(response.body) if allows_body(response.status) else b""
         head = encode_response_head(response.status, response.headers.pairs, length + self._connection_line())
+        self.started = True
         write = self._connection.transport.write
         if len(body) < _JOIN_BELOW:
             write(head + body)
@@ -89,8 +93,9 @@ class ServerExchange:
             framing, self._chunked = b"transfer-encoding: chunked\r\n", True
         if self._head_only:
             self._left = 0
-        line = framing + self._connection_line()
-        self._connection.transport.write(encode_response_head(head.status, head.headers.pairs, line))
+        encoded = encode_response_head(head.status, head.headers.pairs, framing + self._connection_line())
+        self.started = True
+        self._connection.transport.write(encoded)
 
     def write(self, data: bytes) -> None:
         """Send a piece of the body."""
@@ -160,7 +165,8 @@ class ServerExchange:
     def _begin(self) -> None:
         if self.started:
             raise RuntimeError("the answer has begun already")
-        self.started = True
+        if self._connection.draining:
+            self._keep_alive = False
 
     def _connection_line(self) -> bytes:
         if not self._keep_alive:

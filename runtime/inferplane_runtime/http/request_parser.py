@@ -135,18 +135,19 @@ class RequestParser:
         self._execute(b"%b%b\r\n%b" % (line, b"".join(fields), rest))
 
     def _bound_head(self, size: int) -> None:
-        """Bound an unfinished head: llhttp itself would collect fields for ever.
+        """Bound what llhttp collects or skips without a call: unfinished heads, trailers, chunk extensions.
 
-        The read in which the head began is not counted, for it may hold the end of a body before it.
+        A read in which the head or a piece of body began is not counted, for only its end may be of that kind.
         """
-        if self.phase is not ReadPhase.HEAD:
+        if self.phase not in (ReadPhase.HEAD, ReadPhase.BODY):
             return
         if self._began:
             self._began = False
-        else:
-            self._head_size += size
+            return
+        self._head_size += size
         if self._head_size > self._limits.max_header_bytes:
-            raise HttpReject(431, f"the head is larger than {self._limits.max_header_bytes} bytes")
+            part = "head" if self.phase is ReadPhase.HEAD else "framing of the body"
+            raise HttpReject(431, f"the {part} is larger than {self._limits.max_header_bytes} bytes")
 
     # Called by llhttp.
 
@@ -162,7 +163,7 @@ class RequestParser:
         if self.phase is ReadPhase.HEAD:
             self._pairs.append((name.lower(), value.strip(b" \t")))
         else:  # trailers are read and dropped, within the bounds of a head
-            self._count_trailer(len(name) + len(value))
+            self._count_trailer(len(name) + len(value) + 4)
 
     def _count_trailer(self, size: int) -> None:
         self._head_size += size
@@ -181,12 +182,13 @@ class RequestParser:
             raise HttpReject(413, f"the body is larger than {limits.max_body_bytes} bytes")
         self._framing = framing
         self._keep_alive = parser.should_keep_alive()
-        self._head_size = 0
+        self._head_size, self._began = 0, True
         self.continue_due = framing.expects_continue and (framing.chunked or bool(framing.content_length))
         self.phase = ReadPhase.BODY
 
     def on_body(self, data: bytes) -> None:
         self._body_size += len(data)
+        self._head_size, self._began = 0, True
         self.continue_due = False  # the client did not wait
         if self._body_size > self._limits.max_body_bytes:
             raise HttpReject(413, f"the body is larger than {self._limits.max_body_bytes} bytes")

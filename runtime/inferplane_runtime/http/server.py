@@ -234,6 +234,10 @@ class ServerConnection(asyncio.Protocol):
         elif not self._advancing:
             self._advance()
 
+    @property
+    def draining(self) -> bool:
+        return self.server.draining
+
     def abort(self) -> None:
         self.transport.abort()
 
@@ -272,10 +276,9 @@ class ServerConnection(asyncio.Protocol):
         incoming = self._parser.ready.popleft()
         self.deadline = _NEVER
         self._awaited = ReadPhase.IDLE
-        keep_alive = incoming.keep_alive and not self.server.draining
         request = incoming.request
         exchange = ServerExchange(
-            self, keep_alive=keep_alive, version=incoming.version, head_only=request.method == b"HEAD"
+            self, keep_alive=incoming.keep_alive, version=incoming.version, head_only=request.method == b"HEAD"
         )
         self._current = exchange
         self._call(request, exchange)
