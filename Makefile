@@ -1,0 +1,98 @@
+# `make help` lists what can be done.  Everything lands in .venv, .venv-engine and .cache of this folder.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv/bin
+ENGINE := .venv-engine/bin
+UV := $(VENV)/uv
+PYTEST := $(VENV)/python -m pytest
+MODELS := .cache/models
+# vLLM for CPUs exists for Linux on x86-64 only; elsewhere everything but the real engine works.
+HAS_ENGINE := $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
+
+PACKAGES := cli operator planner router workers kvstore runtime crds
+PROTOS := inferplane_api/proto/worker.proto inferplane_api/proto/router.proto
+CODE := $(PACKAGES) tests e2e tools bench
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------- environments
+
+.PHONY: prerequisites
+prerequisites:
+	@tools/prerequisites.sh $(PYTHON) $(if $(HAS_ENGINE),engine)
+
+.PHONY: venv
+venv: .venv/.complete ## .venv: the project, editable, and all that development needs
+
+.venv/.complete: pyproject.toml requirements/dev.txt requirements/tools.txt | prerequisites
+	@test -x $(VENV)/python || $(PYTHON) -m venv .venv
+	@test -x $(UV) || $(VENV)/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
+	$(UV) pip install --quiet --compile-bytecode --python $(VENV)/python -r requirements/dev.txt
+	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(VENV)/python -e .
+	@touch $@
+
+.PHONY: engine
+engine: .venv-engine/.complete $(MODELS)/tiny-llama ## .venv-engine: vLLM for CPUs (downloads 3 GB)
+
+# Compiled once here: vLLM imports itself in two processes per engine, which takes minutes without.
+.venv-engine/.complete: requirements/engine.txt | .venv/.complete
+	@test -n "$(HAS_ENGINE)" || { echo "vLLM for CPUs needs Linux on x86-64; examples/sim.yaml runs anywhere" >&2; exit 1; }
+	@test -x $(ENGINE)/python || $(UV) venv --quiet --python $(VENV)/python .venv-engine
+	$(UV) pip install --compile-bytecode --python $(ENGINE)/python --no-deps -r requirements/engine.txt
+	@touch $@
+
+$(MODELS)/tiny-llama: tools/make_tiny_model.py tools/atomic_folder.py | .venv-engine/.complete
+	$(ENGINE)/python tools/make_tiny_model.py $@
+	@touch $@
+
+.PHONY: lock
+lock: .venv/.complete ## resolve requirements/*.txt anew
+	tools/lock.sh $(UV)
+
+# ---------------------------------------------------------------- use
+
+.PHONY: demo
+demo: .venv/.complete ## real vLLM on this machine: prefill, KV transfer, decode, a conversation
+	$(VENV)/python tools/demo.py
+
+# ---------------------------------------------------------------- verify
+
+.PHONY: test
+test: .venv/.complete $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
+	$(PYTEST) $(ARGS)
+
+.PHONY: test-fast
+test-fast: .venv/.complete ## tests without real engines and without the slow ones
+	$(PYTEST) -m "not engine and not slow" $(ARGS)
+
+.PHONY: check
+check: .venv/.complete ## format, lint, types, layers, generated files
+	$(VENV)/ruff format --check $(CODE)
+	$(VENV)/ruff check $(CODE)
+	$(VENV)/mypy
+	$(VENV)/pyright
+	PYTHONPATH=$$(echo $(PACKAGES) | tr ' ' ':') $(VENV)/lint-imports
+	$(MAKE) generate
+	git diff --exit-code -- $$(tools/generate.sh --list)
+
+.PHONY: generate
+generate: .venv/.complete ## write what is generated: protocol stubs, manifests, goldens, reference
+	tools/generate.sh
+
+.PHONY: bench
+bench: .venv/.complete ## every bench/*.py, one JSON line a result, also in .cache/bench.jsonl
+	$(VENV)/python tools/bench_all.py
+
+.PHONY: e2e
+e2e: .venv/.complete ## end-to-end tests against Kubernetes
+	$(PYTEST) e2e $(ARGS)
+
+.PHONY: clean
+clean: ## remove environments and caches
+	rm -rf .venv .venv-engine .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,14 @@
+#!/bin/bash
+# Writes every generated file, or with --list names the paths that hold them.
+set -euo pipefail
+python=.venv/bin/python
+
+generated=(crds/inferplane_api/proto)
+
+if [ "${1:-}" = --list ]; then
+    printf '%s\n' "${generated[@]}"
+    exit
+fi
+
+"$python" -m grpc_tools.protoc -I crds --python_out=crds --pyi_out=crds --grpc_python_out=crds \
+    inferplane_api/proto/worker.proto inferplane_api/proto/router.proto

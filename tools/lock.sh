@@ -1,0 +1,18 @@
+#!/bin/bash
+# Resolves the pinned lists from their sources; no index address ends up in them.
+# usage: tools/lock.sh UV
+set -euo pipefail
+uv=$1
+
+lock() { # OUTPUT ARGUMENTS...
+    local output=$1
+    shift
+    {
+        echo "# Made by 'make lock'; do not edit."
+        "$uv" pip compile --quiet --no-emit-index-url --no-header --no-annotate --python-version 3.11 "$@"
+    } >"$output.new"
+    mv "$output.new" "$output"
+}
+
+lock requirements/dev.txt pyproject.toml requirements/dev.in --extra dev
+lock requirements/engine.txt requirements/engine.in --override requirements/engine-overrides.txt
