@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def describe_run() -> dict[str, Any]:
-    commit = subprocess.run(  # noqa: S603 - fixed arguments
+    commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],  # noqa: S607 - the user's own git
         cwd=REPOSITORY,
         capture_output=True,

@@ -25,7 +25,7 @@ _log = logging.getLogger("vllm.inferplane_vllm_cpu")
 
 
 def register() -> None:
-    """Called by vLLM in each of its processes, before the connector is made."""
+    """Apply both changes; vLLM calls this in each of its processes, before the connector is made."""
     platform: Any = import_module("vllm.platforms").current_platform
     if not platform.is_cpu():
         return
