@@ -6,7 +6,7 @@ Invariant: the value is what JSON could hold, and every container's entry knows 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 
@@ -93,7 +93,7 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode):
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
-            return self._loader.construct_object(node, deep=True)
+            return cast("Any", self._loader).construct_object(node)  # the stubs leave it untyped
         except yaml.constructor.ConstructorError as error:
             raise self._error(f"{error.problem}", "write plain YAML without tags", node, path) from error
         except ValueError as error:

@@ -1,0 +1,40 @@
+"""What a router is told about a service and about routes; workers come from discovery."""
+
+from collections.abc import Sequence
+
+from inferplane_api.catalogue import CatalogueRoute, CatalogueService, RoutingMode
+from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
+
+_PERCENT = 100
+
+
+def catalogue_service(service: InferenceService, adapters: Sequence[LoRAAdapter] = ()) -> CatalogueService:
+    spec = service.spec
+    adapter_names = tuple(sorted(adapter.served_name for adapter in adapters))
+    return CatalogueService(
+        namespace=service.metadata.namespace,
+        name=service.metadata.name,
+        served_names=spec.model.all_served_names + adapter_names,
+        mode=RoutingMode.AGGREGATED if spec.prefill is None else spec.mode,
+        policy=spec.routing.policy.value,
+        ttft_s=spec.slo.ttft_s,
+        tpot_s=spec.slo.tpot_s,
+        queue_limit=spec.routing.queue_limit,
+        queue_timeout_s=spec.routing.queue_timeout_s,
+        request_timeout_s=spec.routing.request_timeout_s,
+        expose_headers=spec.routing.expose_headers,
+    )
+
+
+def catalogue_routes(routes: Sequence[ModelRoute]) -> tuple[CatalogueRoute, ...]:
+    return tuple(CatalogueRoute(name=alias, targets=_targets(route)) for route in routes for alias in route.aliases)
+
+
+def _targets(route: ModelRoute) -> tuple[tuple[str, int], ...]:
+    targets = tuple((target.served_name, target.weight) for target in route.spec.targets)
+    canary = route.spec.canary
+    if canary is None:
+        return targets
+    total = sum(weight for _, weight in targets)
+    rest = tuple((name, weight * (_PERCENT - canary.percent)) for name, weight in targets)
+    return (*rest, (canary.served_name, total * canary.percent))

@@ -1,0 +1,161 @@
+"""The two containers of a worker: the agent, a native sidecar, and the engine, from an unmodified image.
+
+The engine container's command is in two parts.  `command` is a shell prelude that marks the start in a file that the
+agent watches (a container that is restarted is a new engine with an empty cache) and lets the agent's group use the
+sockets that the engine makes; it then becomes `args`: the program (`vllm serve`) and its arguments.  Another
+interpreter is put in through `RenderOptions.engine_programs`, not by editing the template.
+
+Drain: a kubelet runs preStop hooks of all containers at once and signals only when they have returned, so it is the
+*engine's* hook that calls the agent's blocking /drain.  The agent, a sidecar, ends after the engine.
+"""
+
+import math
+from typing import Final
+
+from inferplane_api.v1alpha1.engine import EngineSpec
+from inferplane_engine.launch import Launch
+from inferplane_operator.render import names
+from inferplane_operator.render.values import Manifest
+from inferplane_operator.render.weights import Weights
+
+_PRELUDE: Final = 'umask 0002 && date > "$0" && exec "$@"'
+_HOOK_MARGIN_S: Final = 5
+_STARTUP_PERIOD_S: Final = 5
+_AGENT_USER: Final = 65532
+RUN_VOLUME: Final = "run"
+SHM_VOLUME: Final = "shm"
+
+_DRAIN: Final = (
+    "import os, urllib.request as u; "
+    "u.urlopen(u.Request('http://127.0.0.1:' + os.environ['{port}'] + '/drain', method='POST'), timeout={timeout})"
+)
+_HEALTH: Final = (
+    "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['{port}'] + '/health', timeout=8)"
+)
+
+
+def environment() -> list[Manifest]:
+    """Return the variables that both containers have; the order matters, later ones may refer to earlier ones."""
+    fields = (
+        (names.WORKER_ID, "metadata.name"),
+        (names.NAMESPACE, "metadata.namespace"),
+        (names.ADDRESS, "status.podIP"),
+        (names.ZONE, "metadata.labels['topology.kubernetes.io/zone']"),
+    )
+    values = (
+        (names.BIND_HOST, "0.0.0.0"),  # noqa: S104 - other Pods have to reach the agent
+        (names.HTTP_PORT, str(names.DEFAULT_HTTP_PORT)),
+        (names.STREAM_PORT, str(names.DEFAULT_STREAM_PORT)),
+        (names.METRICS_PORT, str(names.DEFAULT_METRICS_PORT)),
+        (names.ENGINE_PORT, str(names.DEFAULT_ENGINE_PORT)),
+        (names.SIDE_CHANNEL_PORT, str(names.DEFAULT_SIDE_CHANNEL_PORT)),
+        (names.RUN_DIR, names.DEFAULT_RUN_DIR),
+        (names.MODEL_CACHE, names.DEFAULT_MODEL_CACHE),
+    )
+    return [
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields),
+        *({"name": name, "value": value} for name, value in values),
+    ]
+
+
+def agent_container(*, image: str, program: tuple[str, ...], args: tuple[str, ...], weights: Weights) -> Manifest:
+    """Make the sidecar; it starts before the engine, so its start-up probe asks for its own health alone."""
+    return {
+        "name": names.AGENT_CONTAINER,
+        "image": image,
+        "restartPolicy": "Always",
+        "command": list(program),
+        "args": list(args),
+        "env": environment(),
+        "ports": [
+            _port("http", names.DEFAULT_HTTP_PORT),
+            _port("stream", names.DEFAULT_STREAM_PORT),
+            _port("metrics", names.DEFAULT_METRICS_PORT),
+        ],
+        "startupProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1, "failureThreshold": 60},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 2, "timeoutSeconds": 2},
+        "livenessProbe": {
+            "httpGet": {"path": "/health", "port": "http"},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "256Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _AGENT_USER,
+            "runAsGroup": _AGENT_USER,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [_run_mount(), *weights.mounts],
+    }
+
+
+def engine_container(
+    *,
+    image: str,
+    spec: EngineSpec,
+    launch: Launch,
+    weights: Weights,
+    resources: Manifest,
+    ranks: int,
+    transfers: bool,
+    drain_timeout_s: float,
+) -> Manifest:
+    """Make the engine; `weights` are the model's and the adapters', each rank that transfers has a port."""
+    first = names.DEFAULT_SIDE_CHANNEL_PORT
+    ports = [_port(f"kv-{rank}", first + rank) for rank in range(ranks)] if transfers else []
+    container: Manifest = {
+        "name": names.ENGINE_CONTAINER,
+        "image": image,
+        "command": ["/bin/sh", "-c", _PRELUDE, names.START_FILE],
+        "args": list(launch.argv),
+        "env": [*environment(), *weights.env, *({"name": name, "value": value} for name, value in launch.env)],
+        "resources": resources,
+        "lifecycle": {"preStop": {"exec": {"command": _drain_command(drain_timeout_s)}}},
+        **_engine_probes(spec.startup_timeout_s),
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": [_run_mount(), {"name": SHM_VOLUME, "mountPath": "/dev/shm"}, *weights.mounts],  # noqa: S108 - the Pod's own shared memory
+    }
+    return {**container, "ports": ports} if ports else container
+
+
+def pod_security() -> Manifest:
+    """Let the agent's group own the shared folder, so that it can use the sockets of an engine that runs as root."""
+    return {
+        "fsGroup": _AGENT_USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _drain_command(drain_timeout_s: float) -> list[str]:
+    # Every engine's image has Python; not every one has curl.
+    timeout = math.ceil(drain_timeout_s) + _HOOK_MARGIN_S
+    return ["python3", "-c", _DRAIN.format(port=names.HTTP_PORT, timeout=timeout)]
+
+
+def _engine_probes(startup_timeout_s: float) -> Manifest:
+    tries = max(1, math.ceil(startup_timeout_s / _STARTUP_PERIOD_S))
+    return {
+        "startupProbe": {**_engine_probe(), "periodSeconds": _STARTUP_PERIOD_S, "failureThreshold": tries},
+        "livenessProbe": {**_engine_probe(), "periodSeconds": 30, "failureThreshold": 4},
+    }
+
+
+def _engine_probe() -> Manifest:
+    # The engine listens on the Pod's loopback, which a kubelet's HTTP probe cannot reach.
+    return {"exec": {"command": ["python3", "-c", _HEALTH.format(port=names.ENGINE_PORT)]}, "timeoutSeconds": 10}
+
+
+def _run_mount() -> Manifest:
+    return {"name": RUN_VOLUME, "mountPath": names.DEFAULT_RUN_DIR}
+
+
+def _port(name: str, number: int) -> Manifest:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}

@@ -1,0 +1,47 @@
+"""What rendering needs beside the resources: images and programs of this release, or of this machine."""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Final
+
+from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_engine.launch import sim, vllm
+
+AGENT_PROGRAM: Final = ("python", "-m", "inferplane_workers.agent")
+_VLLM_SERVER: Final = ("-m", "vllm.entrypoints.openai.api_server")
+_VERSION: Final = "0.1.0"
+
+
+def _engine_images() -> dict[tuple[EngineType, Device], str]:
+    return {
+        (EngineType.VLLM, Device.CUDA): "vllm/vllm-openai:v0.32.0",
+        (EngineType.VLLM, Device.ROCM): "vllm/vllm-openai-rocm:v0.32.0",
+        (EngineType.VLLM, Device.CPU): "vllm/vllm-openai-cpu:v0.32.0",
+        (EngineType.SGLANG, Device.CUDA): "lmsysorg/sglang:v0.5.23",
+    }
+
+
+def _programs() -> dict[EngineType, tuple[str, ...]]:
+    return {EngineType.VLLM: vllm.PROGRAM, EngineType.SIM: sim.PROGRAM}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """Defaults are the release's, for Kubernetes; `local_options` gives a machine's."""
+
+    agent_image: str = f"inferplane/worker:{_VERSION}"
+    agent_program: tuple[str, ...] = AGENT_PROGRAM
+    engine_images: dict[tuple[EngineType, Device], str] = field(default_factory=_engine_images)
+    engine_programs: dict[EngineType, tuple[str, ...]] = field(default_factory=_programs)
+    """What takes the engine's arguments, unless `spec.engine.command` says otherwise."""
+
+
+def local_options(*, engine_python: str, python: str = sys.executable) -> RenderOptions:
+    """Options for processes of this machine: `python` runs our own programs, `engine_python` the real engine."""
+    return RenderOptions(
+        agent_program=(python, *AGENT_PROGRAM[1:]),
+        engine_programs={
+            EngineType.VLLM: (engine_python, *_VLLM_SERVER),
+            EngineType.SIM: (python, *sim.PROGRAM[1:]),
+        },
+    )

@@ -1,0 +1,277 @@
+"""One pool of a service as a Pod template: agent and engine, and the user's own template merged last."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from inferplane_api.catalogue import WorkerRole
+from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
+from inferplane_api.v1alpha1.pool_template import PoolTemplate
+from inferplane_api.v1alpha1.units import format_bytes
+from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_operator.render import names
+from inferplane_operator.render.containers import (
+    RUN_VOLUME,
+    SHM_VOLUME,
+    agent_container,
+    engine_container,
+    pod_security,
+)
+from inferplane_operator.render.errors import RenderError
+from inferplane_operator.render.merge import check_merged, strategic_merge
+from inferplane_operator.render.names import ref
+from inferplane_operator.render.options import RenderOptions
+from inferplane_operator.render.values import Manifest, RenderedPool
+from inferplane_operator.render.weights import ADAPTER_MOUNT, Weights, model_weights, source_weights, together
+
+_GRACE_MARGIN_S: Final = 30
+_RUN_SIZE: Final = "512Mi"
+_DEVICE_RESOURCES: Final = {
+    Device.CUDA: "nvidia.com/gpu",
+    Device.ROCM: "amd.com/gpu",
+    Device.XPU: "gpu.intel.com/xe",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInput:
+    """What one pool is rendered from."""
+
+    service: InferenceService
+    template: PoolTemplate
+    role: WorkerRole
+    transfers: bool
+    """Whether the service has pools that hand KV blocks to each other."""
+    adapters: Sequence[LoRAAdapter]
+    model_revision: str
+    revision: str
+    options: RenderOptions
+
+    @property
+    def name(self) -> str:
+        return f"{self.service.metadata.name}-{self.role}"
+
+    @property
+    def on_device(self) -> bool:
+        engine = self.service.spec.engine
+        return engine.type is not EngineType.SIM and engine.device is not Device.CPU
+
+
+def render_pool(given: PoolInput) -> RenderedPool:
+    """Render one pool.  Raises RenderError."""
+    template = given.template
+    return RenderedPool(
+        name=given.name,
+        role=given.role,
+        replicas=template.replicas,
+        min_replicas=template.min_replicas,
+        max_replicas=template.ceiling,
+        revision=given.revision,
+        devices=template.parallelism.devices if given.on_device else 0,
+        data_parallel=template.parallelism.data,
+        accelerator=template.accelerator,
+        pod_template=_merged(_pod_template(given), given),
+    )
+
+
+def _merged(ours: Manifest, given: PoolInput) -> Manifest:
+    theirs, path = given.template.pod_template, f"spec.{given.role}.podTemplate"
+    merged = strategic_merge(ours, theirs, path=path)
+    check_merged(ours, merged, path=path)
+    return merged
+
+
+def _pod_template(given: PoolInput) -> Manifest:
+    spec = given.service.spec
+    weights, adapters = model_weights(spec.model), _adapter_weights(given.adapters)
+    everything = together((weights, *adapters))
+    agent = agent_container(
+        image=given.options.agent_image,
+        program=given.options.agent_program,
+        args=_agent_arguments(given, weights),
+        weights=weights,
+    )
+    body: Manifest = {
+        "initContainers": [agent],
+        "containers": [_engine(given, everything, adapters)],
+        "volumes": _volumes(given, everything),
+        "securityContext": pod_security(),
+        "terminationGracePeriodSeconds": math.ceil(spec.drain_timeout_s) + _GRACE_MARGIN_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+    if claims := [claim.model_dump(by_alias=True, exclude_none=True) for claim in given.template.resources.claims]:
+        body["resourceClaims"] = claims
+    if everything.pull_secrets:
+        body["imagePullSecrets"] = list(everything.pull_secrets)
+    return {"metadata": {"labels": _labels(given), "annotations": _annotations()}, "spec": body}
+
+
+def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> Manifest:
+    spec = given.service.spec
+    try:
+        command = launch(_launch_spec(given, weights, adapters))
+    except LaunchError as error:
+        raise RenderError(f"spec.{error.field}", error.message, error.fix) from error
+    return engine_container(
+        image=_engine_image(given),
+        spec=spec.engine,
+        launch=command,
+        weights=weights,
+        resources=_resources(given),
+        ranks=given.template.parallelism.data,
+        transfers=given.transfers,
+        drain_timeout_s=spec.drain_timeout_s,
+    )
+
+
+def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> LaunchSpec:
+    spec, pool = given.service.spec, given.template
+    engine, own, shape = spec.engine, pool.engine, pool.parallelism
+    role = EngineRole(given.role.value) if given.transfers else EngineRole.AGGREGATED
+    return LaunchSpec(
+        engine=engine.type,
+        role=role,
+        model=weights.path,
+        served_names=spec.model.all_served_names,
+        block_size=_block_size(given),
+        program=engine.command or given.options.engine_programs.get(engine.type, ()),
+        revision=given.model_revision,
+        trust_remote_code=spec.model.trust_remote_code,
+        device=engine.device if engine.type is not EngineType.SIM else Device.CPU,
+        dtype=engine.dtype,
+        kv_cache_dtype=own.kv_cache_dtype or engine.kv_cache_dtype,
+        max_model_len=engine.max_model_len or 0,
+        kv_cache_memory_bytes=own.kv_cache_memory_bytes or engine.kv_cache_memory_bytes or 0,
+        max_num_seqs=own.max_num_seqs or engine.max_num_seqs or 0,
+        max_num_batched_tokens=own.max_num_batched_tokens or engine.max_num_batched_tokens or 0,
+        prefix_caching=engine.prefix_caching,
+        tensor=shape.tensor,
+        pipeline=shape.pipeline,
+        data=shape.data,
+        expert=shape.expert,
+        addresses=_addresses(),
+        adapters=tuple(
+            AdapterModule(adapter.served_name, located.path, adapter.spec.rank)
+            for adapter, located in zip(given.adapters, adapters, strict=True)
+        ),
+        shutdown_timeout_s=spec.drain_timeout_s,
+        offline=weights.offline,
+        sim=_sim_options(engine.sim, pool) if engine.type is EngineType.SIM else None,
+        args=engine.args + own.args,
+        env=tuple({**engine.env, **own.env}.items()),
+    )
+
+
+def _addresses() -> Addresses:
+    return Addresses(
+        host="127.0.0.1",
+        port=ref(names.ENGINE_PORT),
+        side_channel_host=ref(names.ADDRESS),
+        side_channel_port=ref(names.SIDE_CHANNEL_PORT),
+        events=names.EVENTS_ENDPOINT,
+        replay=names.REPLAY_ENDPOINT,
+    )
+
+
+def _sim_options(options: SimOptions | None, pool: PoolTemplate) -> SimOptions:
+    given = options or SimOptions()
+    return given if given.profile else given.model_copy(update={"profile": pool.accelerator})
+
+
+def _block_size(given: PoolInput) -> int:
+    return given.template.engine.block_size or given.service.spec.engine.effective_block_size
+
+
+def _agent_arguments(given: PoolInput, weights: Weights) -> tuple[str, ...]:
+    service, pool = given.service, given.template
+    model, bind = service.spec.model, ref(names.BIND_HOST)
+    args = ["--worker-id", ref(names.WORKER_ID), "--namespace", ref(names.NAMESPACE)]
+    args += ["--service", service.metadata.name, "--pool", given.name, "--role", given.role.value]
+    args += ["--revision", given.revision, "--engine", service.spec.engine.type.value]
+    args += ["--engine-url", f"http://127.0.0.1:{ref(names.ENGINE_PORT)}", "--engine-start-file", names.START_FILE]
+    args += ["--kv-events", names.EVENTS_ENDPOINT, "--kv-replay", names.REPLAY_ENDPOINT]
+    args += ["--listen-http", f"{bind}:{ref(names.HTTP_PORT)}", "--listen-stream", f"{bind}:{ref(names.STREAM_PORT)}"]
+    args += ["--listen-metrics", f"{bind}:{ref(names.METRICS_PORT)}"]
+    args += ["--advertise", f"{ref(names.ADDRESS)}:{ref(names.HTTP_PORT)}", "--model", model.name]
+    if given.model_revision:
+        args += ["--model-revision", given.model_revision]
+    if weights.directory:
+        args += ["--model-path", weights.directory]
+    for name in model.all_served_names:
+        args += ["--served-name", name]
+    args += ["--block-size", str(_block_size(given)), "--dp-size", str(pool.parallelism.data)]
+    args += ["--zone", ref(names.ZONE)]
+    if pool.accelerator:
+        args += ["--accelerator", pool.accelerator]
+    args += ["--state-dir", f"{ref(names.RUN_DIR)}/state"]
+    return (*args, "--drain-timeout", f"{service.spec.drain_timeout_s:g}s", "--canary", "on")
+
+
+def _engine_image(given: PoolInput) -> str:
+    engine = given.service.spec.engine
+    if engine.image:
+        return engine.image
+    if engine.type is EngineType.SIM:
+        return given.options.agent_image
+    image = given.options.engine_images.get((engine.type, engine.device), "")
+    if not image:
+        raise RenderError("spec.engine.image", f"there is no default for {engine.type} on {engine.device}", "set it")
+    return image
+
+
+def _resources(given: PoolInput) -> Manifest:
+    wanted = given.template.resources
+    limits = dict(wanted.limits)
+    device = _DEVICE_RESOURCES.get(given.service.spec.engine.device)
+    if given.on_device and device is not None and not wanted.names_device:
+        limits[device] = str(given.template.parallelism.devices)
+    resources: Manifest = {}
+    if wanted.requests:
+        resources["requests"] = dict(wanted.requests)
+    if limits:
+        resources["limits"] = limits
+    if wanted.claims:
+        resources["claims"] = [{"name": claim.name} for claim in wanted.claims]
+    return resources
+
+
+def _adapter_weights(adapters: Sequence[LoRAAdapter]) -> tuple[Weights, ...]:
+    return tuple(
+        source_weights(
+            adapter.spec.source,
+            volume=f"adapter-{index}",
+            mount=f"{ADAPTER_MOUNT}/{index}",
+            secret=adapter.spec.secret_ref,
+        )
+        for index, adapter in enumerate(adapters)
+    )
+
+
+def _volumes(given: PoolInput, weights: Weights) -> list[Manifest]:
+    size = format_bytes(given.service.spec.engine.shm_size_bytes)
+    return [
+        {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
+        {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
+        *weights.volumes,
+    ]
+
+
+def _labels(given: PoolInput) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "inferplane-worker",
+        "app.kubernetes.io/instance": given.service.metadata.name,
+        "app.kubernetes.io/part-of": "inferplane",
+        "app.kubernetes.io/managed-by": "inferplane-operator",
+        names.LABEL_COMPONENT: "worker",
+        names.LABEL_SERVICE: given.service.metadata.name,
+        names.LABEL_POOL: given.name,
+        names.LABEL_ROLE: given.role.value,
+        names.LABEL_REVISION: given.revision,
+    }
+
+
+def _annotations() -> dict[str, str]:
+    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER}

@@ -1,0 +1,48 @@
+"""The revision of a service: a short hash of everything that a worker is made of, and of nothing else.
+
+It is computed from the resources and not from the rendered templates.  So a new release of the operator, which may
+render a template differently, restarts no engine; and objectives, routing, scaling, budget or replica counts, which no
+worker knows, change nothing.
+One revision covers all pools of a service: prefill and decode workers hand over to peers of their own revision only, so
+the pools change together.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1.pool_template import PoolTemplate
+
+_LENGTH: Final = 10
+_SIZES: Final = {"replicas", "min_replicas", "max_replicas"}
+
+
+def revision_of(service: InferenceService, adapters: Sequence[LoRAAdapter], *, model_revision: str) -> str:
+    """Return the revision; `model_revision` is the resolved commit, "" where there is none."""
+    spec = service.spec
+    made_of: dict[str, Any] = {
+        "model": _wire(spec.model),
+        "modelRevision": model_revision,
+        "engine": _wire(spec.engine),
+        "drainTimeout": spec.drain_timeout_s,
+        "prefill": _pool(spec.prefill),
+        "decode": _pool(spec.decode),
+        "kvStore": spec.kv_store.name if spec.kv_store else "",
+        "adapters": sorted(
+            ({"name": adapter.served_name, **_wire(adapter.spec)} for adapter in adapters), key=lambda it: it["name"]
+        ),
+    }
+    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def _pool(pool: PoolTemplate | None) -> dict[str, Any] | None:
+    return None if pool is None else _wire(pool, exclude=_SIZES)
+
+
+def _wire(value: Any, *, exclude: set[str] | None = None) -> dict[str, Any]:
+    """Defaults are left out, so that a release which adds a field changes no revision."""
+    dumped: dict[str, Any] = value.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=exclude)
+    return dumped

@@ -1,0 +1,35 @@
+"""Engine command lines: a typed `LaunchSpec` in, arguments and environment out; pure."""
+
+from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_engine.launch.sim import sim_launch
+from inferplane_engine.launch.spec import (
+    AdapterModule,
+    Addresses,
+    EngineRole,
+    Launch,
+    LaunchError,
+    LaunchSpec,
+)
+from inferplane_engine.launch.vllm import rank_endpoint, vllm_launch
+
+__all__ = [
+    "AdapterModule",
+    "Addresses",
+    "EngineRole",
+    "Launch",
+    "LaunchError",
+    "LaunchSpec",
+    "launch",
+    "rank_endpoint",
+    "sim_launch",
+    "vllm_launch",
+]
+
+
+def launch(spec: LaunchSpec) -> Launch:
+    """Build the command of one engine.  Raises LaunchError."""
+    if spec.engine is EngineType.VLLM:
+        return vllm_launch(spec)
+    if spec.engine is EngineType.SIM:
+        return sim_launch(spec)
+    raise LaunchError("engine.type", f"{spec.engine} cannot be started yet", "use vllm or sim")

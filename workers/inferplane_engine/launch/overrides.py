@@ -1,0 +1,94 @@
+"""What a user's own engine arguments may not change, and where to change it instead.
+
+Arguments are appended last and the last one wins, so a quiet override would leave router, agent and planner believing
+something else than the engine does: a second port, another block size.  Such an argument is an error that names the
+field to use.  Engines accept underscores, `--flag=value`, dotted JSON keys and unique prefixes of a flag; all of these
+are recognised.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from inferplane_engine.launch.spec import LaunchError
+
+_OURS: Final = "remove it: it is set for every worker"
+_CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "--host": _OURS,
+        "--port": _OURS,
+        "--uds": _OURS,
+        "--grpc": _OURS,
+        "--headless": _OURS,
+        "--config": "write the arguments of that file here",
+        "--api-key": "remove it: the engine is reachable by its agent alone",
+        "--ssl-keyfile": "remove it: the engine is reachable by its agent alone",
+        "--ssl-certfile": "remove it: the engine is reachable by its agent alone",
+        "--root-path": _OURS,
+        "--kv-transfer-config": "use spec.mode and the pools",
+        "--kv-events-config": _OURS,
+        "--served-model-name": "use spec.model.servedNames",
+        "--model": "use spec.model",
+        "--revision": "use spec.model.revision",
+        "--trust-remote-code": "use spec.model.trustRemoteCode",
+        "--block-size": "use spec.engine.blockSize",
+        "--dtype": "use spec.engine.dtype",
+        "--kv-cache-dtype": "use spec.engine.kvCacheDtype",
+        "--max-model-len": "use spec.engine.maxModelLen",
+        "--kv-cache-memory-bytes": "use spec.engine.kvCacheMemory",
+        "--max-num-seqs": "use spec.engine.maxNumSeqs",
+        "--max-num-batched-tokens": "use spec.engine.maxNumBatchedTokens",
+        "--enable-prefix-caching": "use spec.engine.prefixCaching",
+        "--no-enable-prefix-caching": "use spec.engine.prefixCaching",
+        "--no-enable-prompt-tokens-details": "remove it: cached tokens are how predictions are checked",
+        "--tensor-parallel-size": "use parallelism.tensor of the pool",
+        "-tp": "use parallelism.tensor of the pool",
+        "--pipeline-parallel-size": "use parallelism.pipeline of the pool",
+        "-pp": "use parallelism.pipeline of the pool",
+        "--data-parallel-size": "use parallelism.data of the pool",
+        "-dp": "use parallelism.data of the pool",
+        "--data-parallel-hybrid-lb": "use parallelism.data of the pool",
+        "--data-parallel-external-lb": "use parallelism.data of the pool",
+        "--enable-expert-parallel": "use parallelism.expert of the pool",
+        "-ep": "use parallelism.expert of the pool",
+        "--lora-modules": "use a LoRAAdapter",
+        "--shutdown-timeout": "use spec.drainTimeout",
+    }
+)
+_CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": _OURS,
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": _OURS,
+        "VLLM_API_KEY": "remove it: the engine is reachable by its agent alone",
+        "VLLM_SERVER_DEV_MODE": "remove it: it opens routes that change the engine",
+        "HF_HOME": "remove it: the agent reads the same cache",
+        "HF_TOKEN": "use spec.model.secretRef",
+    }
+)
+
+
+def check_overrides(args: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
+    """Raise LaunchError when the user's arguments or variables change what must stay as it is."""
+    for index, argument in enumerate(args):
+        if (found := _controlled(argument)) is not None:
+            flag, fix = found
+            raise LaunchError(f"engine.args[{index}]", f"{argument.split('=')[0]} sets {flag}, which is fixed", fix)
+    for name, _ in env:
+        if name in _CONTROLLED_ENVIRONMENT:
+            raise LaunchError(f"engine.env.{name}", "it is fixed", _CONTROLLED_ENVIRONMENT[name])
+
+
+def _controlled(argument: str) -> tuple[str, str] | None:
+    if not argument.startswith("-"):
+        return None
+    flag = argument.split("=", 1)[0].split(".", 1)[0]
+    if not flag.startswith("--"):
+        return next(
+            ((known, fix) for known, fix in _CONTROLLED_FLAGS.items() if known == flag and not known.startswith("--")),
+            None,
+        )
+    flag = flag.replace("_", "-")
+    if flag == "--":
+        return None
+    # A unique prefix is as good as the flag: `--served` is `--served-model-name`.
+    return next(((known, fix) for known, fix in _CONTROLLED_FLAGS.items() if known.startswith(flag)), None)

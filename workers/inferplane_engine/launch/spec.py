@@ -1,0 +1,107 @@
+"""What has to be known to start one engine, and what comes out: values only.
+
+Addresses and paths may hold `$(NAME)`: whoever runs the command (a kubelet or the local runner) expands it from the
+environment, so one launch serves every replica.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
+
+
+class EngineRole(StrEnum):
+    """What an engine does with KV blocks of others."""
+
+    PREFILL = "prefill"
+    """Runs prompts and lets others pull the blocks."""
+    DECODE = "decode"
+    """Pulls blocks and generates."""
+    AGGREGATED = "aggregated"
+    """Does both alone: no transfer is set up."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterModule:
+    """A LoRA adapter that is there from the start."""
+
+    name: str
+    path: str
+    rank: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where one engine listens; ports are texts because they may be `$(NAME)`."""
+
+    host: str = "127.0.0.1"
+    port: str = "8200"
+    side_channel_host: str = "127.0.0.1"
+    """Address that peers reach for the transfer's handshake."""
+    side_channel_port: str = "5600"
+    """Rank r listens on this plus r."""
+    events: str = ""
+    """ZeroMQ endpoint of KV events; empty: none are published."""
+    replay: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """One engine's start.  Sizes in bytes and tokens, times in seconds; 0 or "" leaves it to the engine."""
+
+    engine: EngineType
+    role: EngineRole
+    model: str
+    """Directory or repository of the weights; for the simulated engine also its built-in model's name."""
+    served_names: tuple[str, ...]
+    block_size: int
+    program: tuple[str, ...] = ()
+    """What takes the arguments; empty: the engine's own default."""
+    revision: str = ""
+    trust_remote_code: bool = False
+    device: Device = Device.CUDA
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    max_model_len: int = 0
+    kv_cache_memory_bytes: int = 0
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    prefix_caching: bool = True
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: bool = False
+    addresses: Addresses = Addresses()
+    adapters: tuple[AdapterModule, ...] = ()
+    shutdown_timeout_s: float = 0.0
+    """How long running requests may go on after SIGTERM."""
+    offline: bool = False
+    """The weights are on disk: no hub is asked."""
+    sim: SimOptions | None = None
+    args: tuple[str, ...] = ()
+    """The user's, appended last."""
+    env: tuple[tuple[str, str], ...] = ()
+    """The user's, winning over our defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command: `program` and `args` make the argument vector, `env` is added to the environment."""
+
+    program: tuple[str, ...]
+    args: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self.program + self.args
+
+
+class LaunchError(Exception):
+    """An engine cannot be started as asked: `field` is relative to `spec`, `fix` says what to do."""
+
+    def __init__(self, field: str, message: str, fix: str) -> None:
+        super().__init__(f"{field}: {message}; {fix}")
+        self.field = field
+        self.message = message
+        self.fix = fix

@@ -1,0 +1,153 @@
+"""vLLM's command line, checked against the argument parser of 0.32.
+
+Three things are decided here and nowhere else:
+- `engine_id` is not given.  vLLM then draws one per start, which is what decode engines need: they cache a peer's
+  memory registrations by that id, and one that outlived a restart would point into memory that is gone.
+- KV event endpoints are `ipc://`.  For rank r > 0 vLLM derives an endpoint from the configured one, and knows how to
+  for names that hold "inproc" or "tcp" only (it fails on others): the names here hold "inproc", so rank r publishes on
+  the same name with `_dpR` appended (see `rank_endpoint`).
+- A failed KV load is recomputed: the default fails the request.
+"""
+
+import json
+from typing import Final
+
+from inferplane_api.v1alpha1.engine import Device
+from inferplane_engine.launch.overrides import check_overrides
+from inferplane_engine.launch.spec import Addresses, EngineRole, Launch, LaunchError, LaunchSpec
+
+PROGRAM: Final = ("vllm", "serve")
+_KV_ROLES: Final = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
+_RANK_MARK: Final = "inproc"
+
+_DEFAULT_ENVIRONMENT: Final = (("VLLM_NO_USAGE_STATS", "1"), ("DO_NOT_TRACK", "1"))
+_CPU_ENVIRONMENT: Final = (
+    # Engines beside each other would all pin themselves to the same cores.
+    ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
+    # The first request with logprobs would wait for a compilation of 5-14 s.
+    ("TORCHDYNAMO_DISABLE", "1"),
+)
+
+
+def vllm_launch(spec: LaunchSpec) -> Launch:
+    """Build the command of one vLLM server.  Raises LaunchError."""
+    check_overrides(spec.args, spec.env)
+    program = spec.program or PROGRAM
+    args = (*model_arguments(program, spec), *common_arguments(spec), *_device_arguments(spec), *spec.args)
+    return Launch(program, args, _environment(spec))
+
+
+def rank_endpoint(endpoint: str, rank: int) -> str:
+    """Return where data-parallel rank `rank` of an engine publishes, given the configured endpoint."""
+    return endpoint if rank == 0 else f"{endpoint}_dp{rank}"
+
+
+def model_arguments(program: tuple[str, ...], spec: LaunchSpec) -> tuple[str, ...]:
+    """`vllm serve` takes the model as its first argument, the server's module only as a flag."""
+    named = (spec.model,) if program[-1] == "serve" else ("--model", spec.model)
+    return (*named, "--served-model-name", *spec.served_names)
+
+
+def common_arguments(spec: LaunchSpec) -> tuple[str, ...]:
+    """Return what vLLM and the simulated engine understand alike."""
+    at = spec.addresses
+    args = ["--host", at.host, "--port", at.port, "--block-size", str(spec.block_size)]
+    args += ["--dtype", spec.dtype, "--kv-cache-dtype", spec.kv_cache_dtype]
+    args += _optional("--max-model-len", spec.max_model_len)
+    args += _optional("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes)
+    args += _optional("--max-num-seqs", spec.max_num_seqs)
+    args += _optional("--max-num-batched-tokens", spec.max_num_batched_tokens)
+    args += ["--enable-prefix-caching" if spec.prefix_caching else "--no-enable-prefix-caching"]
+    args += ["--enable-prompt-tokens-details"]
+    args += _parallelism(spec)
+    if spec.shutdown_timeout_s > 0:
+        args += ["--shutdown-timeout", str(round(spec.shutdown_timeout_s))]
+    if at.events:
+        args += ["--kv-events-config", _compact(_events(at, spec.data))]
+    if spec.role in _KV_ROLES:
+        args += ["--kv-transfer-config", _compact(_transfer(spec))]
+    return (*args, *_adapters(spec))
+
+
+def side_channel(at: Addresses) -> tuple[tuple[str, str], ...]:
+    return (
+        ("VLLM_NIXL_SIDE_CHANNEL_HOST", at.side_channel_host),
+        ("VLLM_NIXL_SIDE_CHANNEL_PORT", at.side_channel_port),
+    )
+
+
+def _optional(flag: str, value: int) -> list[str]:
+    return [flag, str(value)] if value else []
+
+
+def _parallelism(spec: LaunchSpec) -> list[str]:
+    args: list[str] = []
+    if spec.tensor > 1:
+        args += ["--tensor-parallel-size", str(spec.tensor)]
+    if spec.pipeline > 1:
+        args += ["--pipeline-parallel-size", str(spec.pipeline)]
+    if spec.data > 1:
+        args += ["--data-parallel-size", str(spec.data)]
+    return [*args, "--enable-expert-parallel"] if spec.expert else args
+
+
+def _events(at: Addresses, ranks: int) -> dict[str, object]:
+    if ranks > 1 and _RANK_MARK not in at.events:
+        raise LaunchError(
+            "parallelism.data",
+            f"vLLM cannot derive the event endpoints of {ranks} ranks from {at.events}",
+            f"use a socket name that holds {_RANK_MARK!r}",
+        )
+    return {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": at.events,
+        **({"replay_endpoint": at.replay} if at.replay else {}),
+    }
+
+
+def _transfer(spec: LaunchSpec) -> dict[str, object]:
+    config: dict[str, object] = {
+        "kv_connector": "NixlConnector",
+        "kv_role": _KV_ROLES[spec.role],
+        "kv_load_failure_policy": "recompute",
+    }
+    # On accelerators the engine's own default (its device's memory) is right.
+    return {**config, "kv_buffer_device": "cpu"} if spec.device is Device.CPU else config
+
+
+def _adapters(spec: LaunchSpec) -> list[str]:
+    if not spec.adapters:
+        return []
+    modules = [_compact({"name": adapter.name, "path": adapter.path}) for adapter in spec.adapters]
+    rank = max(adapter.rank for adapter in spec.adapters)
+    return ["--enable-lora", "--max-loras", str(len(modules)), "--max-lora-rank", str(rank), "--lora-modules", *modules]
+
+
+def _device_arguments(spec: LaunchSpec) -> tuple[str, ...]:
+    args: list[str] = []
+    if spec.revision:
+        args += ["--revision", spec.revision]
+    if spec.trust_remote_code:
+        args += ["--trust-remote-code"]
+    if spec.device is Device.CPU:
+        args += ["--enforce-eager"]
+        if spec.tensor * spec.pipeline * spec.data == 1:
+            args += ["--distributed-executor-backend", "uni"]
+    return tuple(args)
+
+
+def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
+    env = dict(_DEFAULT_ENVIRONMENT)
+    if spec.device is Device.CPU:
+        env |= dict(_CPU_ENVIRONMENT)
+    if spec.offline:
+        env["HF_HUB_OFFLINE"] = "1"
+    if spec.role in _KV_ROLES:
+        env |= dict(side_channel(spec.addresses))
+    env |= dict(spec.env)
+    return tuple(env.items())
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
