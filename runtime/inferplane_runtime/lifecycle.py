@@ -1,0 +1,65 @@
+"""How a process ends: the first signal asks for a drain, the second one stops it at once.
+
+Invariant: a signal is never lost (it is an event, not a callback that must be there in time), and every task of a
+process belongs to a group that waits for it.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+_log = structlog.get_logger("inferplane.lifecycle")
+_FORCED = 130
+
+
+class StopSignal:
+    """Set by SIGTERM or SIGINT."""
+
+    def __init__(self) -> None:
+        self._stopped = asyncio.Event()
+
+    def install(self) -> None:
+        """Take the signals of the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.arrive, number)
+
+    def arrive(self, number: int = signal.SIGTERM) -> None:
+        """Note a signal; a second one ends the process without a drain."""
+        if self._stopped.is_set():
+            _log.warning("second signal: stopping without a drain", signal=signal.Signals(number).name)
+            os._exit(_FORCED)
+        _log.info("draining", signal=signal.Signals(number).name)
+        self._stopped.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._stopped.is_set()
+
+    async def wait(self) -> None:
+        await self._stopped.wait()
+
+
+def run_process(
+    main: Callable[[StopSignal], Awaitable[int]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> int:
+    """Run `main` until it returns its exit code; it watches the `StopSignal` it is given."""
+
+    async def supervised() -> int:
+        stop = StopSignal()
+        stop.install()
+        return await main(stop)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(supervised())
+
+
+def spawn(group: asyncio.TaskGroup, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a named task of a group."""
+    return group.create_task(coroutine, name=name)

@@ -1,0 +1,8 @@
+"""Every metric of the product, one module a component: the only place where names of metrics stand."""
+
+from inferplane_runtime.metrics.catalogue import agent, gateway, router
+from inferplane_runtime.metrics.spec import MetricSpec
+
+__all__ = ["ALL", "agent", "gateway", "router"]
+
+ALL: tuple[MetricSpec, ...] = (*gateway.ALL, *router.ALL, *agent.ALL)
