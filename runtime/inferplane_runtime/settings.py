@@ -148,7 +148,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         inner = [kind for kind in get_args(hint) if kind is not types.NoneType]
         return None if value is None else _convert(inner[0], value, path)
     if get_origin(hint) is tuple:
-        items = typing.cast("list[Any]", value if isinstance(value, list) else [value])
+        items = typing.cast("list[object]", value) if isinstance(value, list) else [value]
         return tuple(_convert(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(items))
     if dataclasses.is_dataclass(hint):
         return from_mapping(typing.cast("type[Any]", hint), value, path)
