@@ -1,0 +1,36 @@
+"""`python -m inferplane_workers.agent`: read the settings, run until told to stop, drain."""
+
+import os
+import sys
+
+import uvloop
+
+from inferplane_runtime import logs
+from inferplane_runtime.lifecycle import StopSignal, run_process
+from inferplane_runtime.settings import SettingsError, load
+from inferplane_workers.agent.app import Agent
+from inferplane_workers.agent.config import AgentConfig
+
+_WRONG_CONFIGURATION = 2
+
+
+def main() -> int:
+    try:
+        config = load(AgentConfig, sys.argv[1:], os.environ, program="inferplane-agent")
+    except SettingsError as error:
+        sys.stderr.write(f"inferplane-agent: {error}\n")
+        return _WRONG_CONFIGURATION
+    logs.configure(form=config.log_format, level=config.log_level, component="agent")
+
+    async def serve(stop: StopSignal) -> int:
+        agent = Agent(config)
+        async with agent.running():
+            await stop.wait()
+            await agent.drain()
+        return 0
+
+    return run_process(serve, loop_factory=uvloop.new_event_loop)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""The composition root: makes every object of the agent, starts and stops them in one place."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from inferplane_api.proto import worker_pb2 as pb
+from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_engine.capabilities import capabilities_of
+from inferplane_engine.identity import KeySpace
+from inferplane_runtime.clock import Clock, SystemClock
+from inferplane_runtime.http.api import Limits
+from inferplane_runtime.http.client import UpstreamPool, split_address
+from inferplane_runtime.http.server import HttpServer
+from inferplane_workers.agent import engine_facts, model_files
+from inferplane_workers.agent.announcer import Announcer
+from inferplane_workers.agent.block_state import BlockState
+from inferplane_workers.agent.canary import CanaryMemory
+from inferplane_workers.agent.config import AgentConfig, Role
+from inferplane_workers.agent.data_path import DataPath
+from inferplane_workers.agent.drain import Drain, Left
+from inferplane_workers.agent.engine_adapter import ADAPTERS
+from inferplane_workers.agent.engine_client import EngineClient
+from inferplane_workers.agent.engine_facts import Facts
+from inferplane_workers.agent.engine_watch import EngineWatch, Periods
+from inferplane_workers.agent.gate import Gate
+from inferplane_workers.agent.kv_listener import KvListener
+from inferplane_workers.agent.metrics import AgentMetrics
+from inferplane_workers.agent.model_files import ModelFiles
+from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks
+from inferplane_workers.agent.routes import Routes
+from inferplane_workers.agent.seams import DataPathSettings
+from inferplane_workers.agent.stream_server import StreamServer
+from inferplane_workers.agent.timeline import Side
+from inferplane_workers.agent.transfers import Transfers
+from inferplane_workers.agent.wire import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from inferplane_workers.agent.job import JobContext
+
+AGENT_VERSION = "0.1.0"
+_FLUSH_S = 0.002
+_SAVE_EVERY_BATCHES = 4_000
+_SAVE_LOOK_S = 5.0
+_log = structlog.get_logger("inferplane.agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The ports that were got (0 in the configuration asks for any)."""
+
+    http: int
+    stream: int
+    metrics: int
+
+
+class Blocks:
+    """The block maps of every rank, their listeners, and what is saved of them."""
+
+    def __init__(
+        self, config: AgentConfig, announcer: Announcer, metrics: AgentMetrics, progress: Callable[[], None]
+    ) -> None:
+        self._metrics = metrics
+        self._config = config
+        self._announcer = announcer
+        self._adapters = AdapterRevisions()
+        self._state = BlockState(config.state_dir, version=AGENT_VERSION)
+        self._start = ""
+        self._saved_at = 0
+        self._restored = False
+        space = KeySpace(config.model, config.model_revision, config.block_size)
+        self.ranks: list[RankBlocks] = []
+        self.listeners: list[KvListener] = []
+        if not config.kv_events:
+            return
+        for dp_rank in range(config.dp_size):
+            rank = RankBlocks(dp_rank, space, adapters=self._adapters, listener=announcer)
+            announcer.add_rank(rank)
+            self.ranks.append(rank)
+            self.listeners.append(
+                KvListener(rank, events=config.kv_events, replay=config.kv_replay or None, progress=progress)
+            )
+
+    def engine_started(self, facts: Facts) -> None:
+        """Take up a start of the engine: restore what was saved of it, or begin anew."""
+        self._metrics.engine_started()
+        self._adapters.revisions = dict(facts.adapters)
+        engine_facts.apply(facts, self._announcer.identity)
+        self._announcer.hub.identity_changed()
+        first, self._start = not self._start, facts.start
+        if first:
+            self._restore(facts.start)
+            for listener in self.listeners:
+                listener.begin()
+        else:
+            for listener in self.listeners:
+                listener.engine_restarted()
+
+    def save(self) -> None:
+        if self.ranks and self._start:
+            self._state.write({rank.dp_rank: rank.save(self._start) for rank in self.ranks})
+            self._saved_at = self._received
+
+    async def keep_saved(self) -> None:
+        """Save before the engine has forgotten what came after the last time."""
+        while True:
+            await asyncio.sleep(_SAVE_LOOK_S)
+            if self._received - self._saved_at >= _SAVE_EVERY_BATCHES:
+                self.save()
+
+    @property
+    def _received(self) -> int:
+        return sum(rank.expected for rank in self.ranks)
+
+    def _restore(self, start: str) -> None:
+        for dp_rank, saved in self._state.read(start).items():
+            if dp_rank < len(self.ranks) and self.ranks[dp_rank].restore(saved):
+                _log.info("blocks restored", dp_rank=dp_rank, blocks=self.ranks[dp_rank].blocks)
+        self._announcer.hub.void(self._announcer.hub.epoch)
+
+
+class Agent:
+    """One running agent."""
+
+    def __init__(self, config: AgentConfig, *, clock: Clock | None = None, periods: Periods | None = None) -> None:
+        clock = clock or SystemClock()
+        self._config = config
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._pool = UpstreamPool()
+        self.metrics = AgentMetrics()
+        self.files: ModelFiles = model_files.scan(config.model_path)
+        self.announcer = Announcer(
+            identity=_identity(config, self.files),
+            block_size=config.block_size,
+            dp_size=config.dp_size,
+            kv_events=bool(config.kv_events),
+            metrics=self.metrics,
+            later=self._loop.call_later,
+            new_epoch=lambda: secrets.randbits(63) | 1,
+            schedule=self._schedule_flush,
+        )
+        self.gate = Gate(now=clock.monotonic, grace_s=config.drain_grace, on_change=self.announcer.phase_changed)
+        adapter = ADAPTERS[config.engine]
+        self.transfers = Transfers(lease_s=adapter.traits.lease_s)
+        self.data_path = DataPath(
+            settings=DataPathSettings(
+                worker_id=config.worker_id,
+                engine_address=config.engine_url,
+                role=Side.PREFILL if config.role is Role.PREFILL else Side.DECODE,
+                prefill_silence_s=config.prefill_silence,
+                engine_silence_s=config.engine_silence,
+            ),
+            adapter=adapter,
+            upstream=self._pool,
+            gate=self.gate,
+            ledger=self.announcer.ledger,
+            transfers=self.transfers,
+            observer=self.announcer,
+            now=clock.monotonic,
+        )
+        self.jobs: JobContext = self.data_path.context
+        self.blocks = Blocks(config, self.announcer, self.metrics, self._progress)
+        self._drain = Drain(
+            gate=self.gate,
+            requests=lambda: len(self.jobs.live),
+            transfers=lambda: self.transfers.outstanding(clock.monotonic()),
+            now=clock.monotonic,
+            timeout_s=config.drain_timeout,
+        )
+        routes = Routes(
+            data_path=self.data_path,
+            gate=self.gate,
+            transfers=self.transfers,
+            files=self.files,
+            start_drain=self._start_drain,
+        )
+        self._http = HttpServer(routes, limits=Limits())
+        self._metrics_http = HttpServer(
+            self.metrics.handler(self.announcer.refresh_metrics), limits=Limits(max_connections=64)
+        )
+        self._stream = StreamServer(self.announcer.hub, wall=clock.wall)
+        self._watch = EngineWatch(
+            config=config,
+            client=EngineClient(self._pool, config.engine_url),
+            gate=self.gate,
+            announcer=self.announcer,
+            jobs=self.jobs,
+            memory=CanaryMemory(config.state_dir),
+            starts=self.blocks,
+            now=clock.monotonic,
+            periods=periods,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Listening]:
+        """Serve until the block ends; what is still running then is cut off."""
+        listening = await self._listen()
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._watch.run(), name="engine-watch"),
+                group.create_task(self.blocks.keep_saved(), name="save-blocks"),
+            ]
+            tasks += [
+                group.create_task(listener.run(), name=f"kv-events-{rank}")
+                for rank, listener in enumerate(self.blocks.listeners)
+            ]
+            try:
+                yield listening
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await self._close()
+
+    async def drain(self) -> Left:
+        return await self._drain.run()
+
+    async def _listen(self) -> Listening:
+        await self._http.start(*split_address(self._config.listen_http))
+        await self._metrics_http.start(*split_address(self._config.listen_metrics))
+        stream = await self._stream.start(self._config.listen_stream)
+        listening = Listening(self._http.port, stream, self._metrics_http.port)
+        identity = self.announcer.identity
+        if not identity.http_address:
+            host, _ = split_address(self._config.listen_http)
+            identity.http_address = f"{host}:{listening.http}"
+        _log.info("listening", http=listening.http, stream=listening.stream, metrics=listening.metrics)
+        return listening
+
+    async def _close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await self._stream.stop()
+        self.blocks.save()
+        self._http.close()
+        self._metrics_http.close()
+        await self._pool.close()
+
+    def _start_drain(self, done: Callable[[Left], None]) -> None:
+        task = asyncio.create_task(self._drained(done), name="drain")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drained(self, done: Callable[[Left], None]) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            done(await self._drain.run())
+
+    def _schedule_flush(self) -> None:
+        self._loop.call_later(_FLUSH_S, self.announcer.hub.flush)
+
+    def _progress(self) -> None:
+        self.jobs.progress_at = self._clock.monotonic()
+
+
+def _identity(config: AgentConfig, files: ModelFiles) -> pb.Identity:
+    return pb.Identity(
+        protocol_version=PROTOCOL_VERSION,
+        worker_id=config.worker_id,
+        namespace=config.namespace,
+        service=config.service,
+        pool=config.pool,
+        role=pb.ROLE_PREFILL if config.role is Role.PREFILL else pb.ROLE_DECODE,
+        revision=config.revision,
+        model=config.model,
+        model_revision=config.model_revision,
+        served_names=config.names,
+        block_size=config.block_size,
+        dp_size=config.dp_size,
+        engine=config.engine,
+        capabilities=sorted(capabilities_of(EngineType(config.engine))),
+        agent_version=AGENT_VERSION,
+        http_address=config.advertise,
+        zone=config.zone,
+        accelerator=config.accelerator,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        tokenizer_digest=files.digest,
+    )

@@ -1,0 +1,110 @@
+"""The agent's settings: every flag, once; the environment variable of `--worker-id` is `INFERPLANE_WORKER_ID`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from inferplane_runtime.logs import LogFormat, LogLevel
+from inferplane_runtime.settings import SettingsError, parse_address, parse_duration, setting
+from inferplane_workers.agent.engine_adapter import ADAPTERS
+
+
+class Role(StrEnum):
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class AskedTransport(StrEnum):
+    """What KV transfer is meant to use."""
+
+    NONE = ""
+    RDMA = "rdma"
+    TCP = "tcp"
+    SHM = "shm"
+    MEMORY = "memory"
+
+
+def parse_engine_url(text: str) -> str:
+    """Reduce the engine's URL to host:port."""
+    rest = text.removeprefix("http://").rstrip("/")
+    if "://" in rest or "/" in rest:
+        raise ValueError(f"{text!r} must be http://HOST:PORT")
+    return parse_address(rest)
+
+
+def parse_engine(text: str) -> str:
+    if text not in ADAPTERS:
+        raise ValueError(f"{text!r} is not one of {', '.join(sorted(ADAPTERS))}")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """The worker agent beside one engine."""
+
+    worker_id: str = setting(help="name of this worker, unique in its namespace")
+    namespace: str = setting(default="default", help="namespace of the InferenceService")
+    service: str = setting(help="name of the InferenceService")
+    pool: str = setting(help="name of the pool")
+    role: Role = setting(help="prefill or decode")
+    revision: str = setting(default="", help="revision of the pool's template")
+    engine: str = setting(default="vllm", parse=parse_engine, help="engine type: vllm or sim")
+    engine_url: str = setting(parse=parse_engine_url, help="the engine's HTTP address, http://127.0.0.1:8200")
+    engine_start_file: Path | None = setting(
+        default=None, help="file that the engine's container touches at each start"
+    )
+    kv_events: str = setting(default="", help="ZMQ endpoint of the engine's block events; empty: events are off")
+    kv_replay: str = setting(default="", help="ZMQ endpoint of the engine's replay of block events")
+    listen_http: str = setting(default="0.0.0.0:8100", parse=parse_address, help="data path")
+    listen_stream: str = setting(default="0.0.0.0:8101", parse=parse_address, help="worker stream (gRPC)")
+    listen_metrics: str = setting(default="0.0.0.0:9090", parse=parse_address, help="metrics page")
+    advertise: str = setting(default="", help="host:port of the data path as others reach it")
+    model: str = setting(help="the model's name, as block identity knows it")
+    model_revision: str = setting(default="", help="the model's resolved revision")
+    model_path: Path | None = setting(default=None, help="directory of the model's files")
+    served_name: tuple[str, ...] = setting(
+        default=(), help="name under which clients may ask for the model; repeatable"
+    )
+    block_size: int = setting(default=16, minimum=1, help="tokens per KV block")
+    dp_size: int = setting(default=1, minimum=1, maximum=1024, help="data-parallel ranks of the engine")
+    max_num_seqs: int = setting(default=0, minimum=0, help="requests the engine runs at once, for routers; 0: unknown")
+    max_num_batched_tokens: int = setting(default=0, minimum=0, help="tokens per engine step, for routers; 0: unknown")
+    zone: str = setting(default="", help="zone, for transfer times between workers")
+    accelerator: str = setting(default="", help="accelerator class")
+    state_dir: Path = setting(help="memory-backed directory of this agent's own")
+    drain_timeout: float = setting(default=30.0, parse=parse_duration, help="longest drain")
+    drain_grace: float = setting(default=2.0, parse=parse_duration, help="how long a draining agent still accepts")
+    hang_timeout: float = setting(
+        default=60.0,
+        parse=parse_duration,
+        help="no sign of work for this long, with requests in force: the engine hangs",
+    )
+    engine_silence: float = setting(
+        default=3600.0, parse=parse_duration, help="longest time between two bytes of an answer"
+    )
+    prefill_silence: float = setting(
+        default=120.0, parse=parse_duration, help="longest wait for a prefill worker's answer"
+    )
+    canary: bool = setting(default=True, help="ask a prompt with a known answer after each start: on or off")
+    canary_expect: str = setting(default="", help="the canary's right answer; empty: what the first start said")
+    canary_timeout: float = setting(default=120.0, parse=parse_duration, help="longest wait for the canary's answer")
+    kv_reset: bool = setting(
+        default=False, help="empty the engine's prefix cache when block events were lost, so that it is known again"
+    )
+    kv_transport: AskedTransport = setting(
+        default=AskedTransport.NONE, help="transport that KV transfer is meant to use"
+    )
+    engine_log: Path | None = setting(default=None, help="the engine's log, read for the transport it chose")
+    log_format: LogFormat = setting(default=LogFormat.LOGFMT, help="logfmt, json or console")
+    log_level: LogLevel = setting(default=LogLevel.INFO, help="debug, info, warning or error")
+
+    def __post_init__(self) -> None:
+        if self.kv_replay and not self.kv_events:
+            raise SettingsError("--kv-replay", "needs --kv-events as well")
+        for flag, endpoint in (("--kv-events", self.kv_events), ("--kv-replay", self.kv_replay)):
+            if endpoint and not endpoint.startswith(("ipc://", "tcp://")):
+                raise SettingsError(flag, f"{endpoint!r} must begin with ipc:// or tcp://")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.served_name or (self.model,)

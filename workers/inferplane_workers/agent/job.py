@@ -1,0 +1,517 @@
+"""One request from its acceptance to its report.
+
+A job is the sink of its engine's answer and is driven by callbacks alone: no task belongs to it.  It is finished
+exactly once, by whichever comes first: the answer's end, a failure, or the client's going.
+Streams are passed on piece by piece; unstreamed answers of generating routes are collected, because their head carries
+the number of cached tokens, which the engine says at the body's end.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from inferplane_runtime.http.api import (
+    Call,
+    Exchange,
+    Headers,
+    Request,
+    Response,
+    ResponseHead,
+    Upstream,
+    UpstreamFailure,
+)
+from inferplane_workers.agent import body as bodies
+from inferplane_workers.agent import usage as usages
+from inferplane_workers.agent.body import Body, Shape
+from inferplane_workers.agent.engine_adapter import EngineAdapter, HandoffOrder
+from inferplane_workers.agent.errors import EngineLostError, EngineUnreachableError, answer
+from inferplane_workers.agent.handoff import (
+    CancelDecode,
+    CancelPrefill,
+    Confirm,
+    Effect,
+    Event,
+    Fail,
+    Handoff,
+    SendDecode,
+    SendPrefill,
+)
+from inferplane_workers.agent.ledger import Entry, Ledger, Ticket
+from inferplane_workers.agent.prefill_call import PrefillCall
+from inferplane_workers.agent.routing_headers import Routing, answer_headers, engine_headers
+from inferplane_workers.agent.seams import DataPathSettings, Observer
+from inferplane_workers.agent.sse import UsageFilter
+from inferplane_workers.agent.timeline import Outcome, Side, Timeline
+from inferplane_workers.agent.transfers import Transfers
+from inferplane_workers.agent.usage import Usage
+
+_COLLECT_LIMIT = 64 * 1024 * 1024
+_SERVER_ERROR = 500
+_OK = 200
+
+
+@dataclass(slots=True)
+class JobContext:
+    """What all jobs of one agent share."""
+
+    settings: DataPathSettings
+    adapter: EngineAdapter
+    upstream: Upstream
+    ledger: Ledger
+    transfers: Transfers
+    observer: Observer
+    now: Callable[[], float]
+    live: set["Job"] = field(default_factory=set["Job"])
+    busy_since: float = 0.0
+    """When the first of the requests in force came."""
+    progress_at: float = 0.0
+    """When the engine last sent anything."""
+    fingerprint: bytes = b""
+    """The engine's system fingerprint as JSON, once seen."""
+
+
+class Job:
+    """One request in force."""
+
+    __slots__ = (
+        "_body",
+        "_call",
+        "_collected",
+        "_context",
+        "_done",
+        "_exchange",
+        "_failure",
+        "_filter",
+        "_handoff",
+        "_head",
+        "_prefill_call",
+        "_raw",
+        "_request",
+        "_shape",
+        "_side",
+        "_size",
+        "_streaming",
+        "_ticket",
+        "_timeline",
+        "model",
+        "routing",
+    )
+
+    def __init__(
+        self,
+        context: JobContext,
+        request: Request,
+        exchange: Exchange,
+        routing: Routing,
+        *,
+        side: Side,
+        raw: bytes = b"",
+        model: str = "",
+        body: Body | None = None,
+        shape: Shape | None = None,
+        handoff: Handoff | None = None,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._exchange = exchange
+        self.routing = routing
+        self.model = shape.model if shape else model
+        self._side = side
+        self._raw = raw
+        self._body = body
+        self._shape = shape
+        self._handoff = handoff
+        self._timeline = Timeline(accepted=context.now())
+        self._ticket: Ticket | None = None
+        self._call: Call | None = None
+        self._prefill_call: PrefillCall | None = None
+        self._head: ResponseHead | None = None
+        self._filter: UsageFilter | None = None
+        self._collected: list[bytes] = []
+        self._size = 0
+        self._streaming = False
+        self._failure: Response | None = None
+        self._done = False
+
+    @classmethod
+    def plain(
+        cls,
+        context: JobContext,
+        request: Request,
+        exchange: Exchange,
+        routing: Routing,
+        *,
+        raw: bytes = b"",
+        model: str = "",
+    ) -> Self:
+        """Make a job that forwards bytes as they are."""
+        return cls(context, request, exchange, routing, side=context.settings.role, raw=raw, model=model)
+
+    @classmethod
+    def prefill(
+        cls, context: JobContext, request: Request, exchange: Exchange, routing: Routing, *, body: Body, shape: Shape
+    ) -> Self:
+        """Make the prefill half of a hand-off that another agent runs."""
+        half = bodies.for_prefill(body, context.adapter.transfer_request())
+        return cls(context, request, exchange, routing, side=Side.PREFILL, body=half, shape=shape)
+
+    @classmethod
+    def decode(
+        cls, context: JobContext, request: Request, exchange: Exchange, routing: Routing, *, body: Body, shape: Shape
+    ) -> Self:
+        """Make a request that ends here, with a hand-off where the router wants one and it can be had."""
+        traits = context.adapter.traits
+        handoff: Handoff | None = None
+        if routing.prefill and shape.handoff_possible and traits.handoff_order == HandoffOrder.SEQUENTIAL:
+            handoff = Handoff(
+                routing.prefill,
+                deadline_s=min(context.settings.handoff_deadline_s, traits.lease_s / 2),
+                local_prefill=traits.decode_can_prefill,
+            )
+        return cls(context, request, exchange, routing, side=Side.DECODE, body=body, shape=shape, handoff=handoff)
+
+    def begin(self) -> None:
+        context = self._context
+        if not context.live:
+            context.busy_since = self._timeline.accepted
+        context.live.add(self)
+        if self._request.method != b"GET":
+            self._ticket = context.ledger.accept(_entry(self.routing))
+            context.observer.accepted(self.routing, self._side)
+        self._exchange.on_disconnect(self._client_gone)
+        if self._handoff is not None:
+            self._run(self._handoff.on(Event.BEGIN, now=context.now()))
+        else:
+            self._send(None)
+
+    # What a hand-off asks for.
+
+    def _run(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case SendPrefill(address):
+                    self._send_prefill(address)
+                case SendDecode(transfer):
+                    self._send(transfer)
+                case Confirm(address, pulled):
+                    self._confirm(address, pulled=pulled)
+                case CancelPrefill():
+                    if self._prefill_call is not None:
+                        self._prefill_call.cancel()
+                case CancelDecode():
+                    self._cancel_call()
+                case Fail():
+                    self._give_up()
+
+    def _send_prefill(self, address: str) -> None:
+        self._timeline.prefill_sent = self._context.now()
+        self._prefill_call = PrefillCall(
+            upstream=self._context.upstream,
+            address=address,
+            request=self._request,
+            routing=self.routing,
+            body=self._body or {},
+            adapter=self._context.adapter,
+            silence_s=self._context.settings.prefill_silence_s,
+            done=self._prefill_done,
+        )
+        self._prefill_call.begin()
+
+    def _prefill_done(self, call: PrefillCall) -> None:
+        if self._handoff is None or self._done:
+            return
+        now = self._context.now()
+        if call.event is Event.PREFILL_ANSWERED and call.transfer is not None:
+            self._timeline.prefill_answered = now
+            self._timeline.prefill_worker = call.worker or call.address
+            self._timeline.prefill_usage = call.usage
+        else:
+            self._context.observer.handoff_failed(call.address, call.cause)
+        self._run(self._handoff.on(call.event, now=now, transfer=call.transfer))
+        self._timeline.failed_prefill = self._handoff.failed
+
+    def _confirm(self, address: str, *, pulled: bool) -> None:
+        state = b'{"state":"pulled"}' if pulled else b'{"state":"abandoned"}'
+        request = Request(
+            b"POST",
+            b"/handoff/" + self.routing.request_id.encode("latin-1"),
+            headers=Headers(((b"content-type", b"application/json"),)),
+            body=state,
+        )
+        # Best effort: a confirmation that is lost costs a draining worker the rest of its lease, nothing else.
+        self._context.upstream.send(address, request, _Ignored(), silence_s=5.0)
+
+    # The own engine.
+
+    def _send(self, transfer: Mapping[str, Any] | None) -> None:
+        context = self._context
+        self._head = None
+        self._collected = []
+        self._size = 0
+        if transfer is None:
+            self._timeline.prefill_worker = ""
+            self._timeline.prefill_usage = None
+        self._timeline.engine_sent = context.now()
+        request = Request(
+            self._request.method,
+            self._request.path,
+            self._request.query,
+            engine_headers(self._request.headers, self.routing),
+            self._engine_body(transfer),
+        )
+        self._call = context.upstream.send(
+            context.settings.engine_address, request, self, silence_s=context.settings.engine_silence_s
+        )
+
+    def _engine_body(self, transfer: Mapping[str, Any] | None) -> bytes:
+        if self._body is None:
+            return self._raw
+        body = self._body if transfer is None else bodies.for_decode(self._body, transfer)
+        if self._streams and self._side is Side.DECODE:
+            body = dict(body)
+            bodies.ask_for_usage(body)
+        return bodies.write(body)
+
+    @property
+    def _streams(self) -> bool:
+        return self._shape is not None and self._shape.stream
+
+    def on_head(self, head: ResponseHead) -> None:
+        self._context.progress_at = self._context.now()
+        if self._may_retry and head.status >= _SERVER_ERROR:
+            self._cancel_call()
+            self._engine_failed(None)
+            return
+        self._head = head
+        if self._body is not None and not _is_stream(head):
+            return  # collected: see on_end
+        self._streaming = True
+        if self._body is not None and self._shape is not None and self._streams and head.status == _OK:
+            self._filter = UsageFilter(
+                self._shape.wish, many=self._shape.choices > 1, fingerprint=self._context.fingerprint
+            )
+        self._exchange.on_pressure(self._on_pressure)
+        self._exchange.start(ResponseHead(head.status, self._answer_headers(head)))
+
+    def on_body(self, data: bytes) -> None:
+        context = self._context
+        now = context.now()
+        context.progress_at = now
+        if not self._streaming:
+            self._collect(data)
+            return
+        if math.isnan(self._timeline.first_token):
+            self._first_token()
+        self._timeline.token(now)
+        if self._filter is not None:
+            data = self._filter.feed(data)
+            if not data:
+                return
+        self._exchange.write(data)
+
+    def on_end(self) -> None:
+        now = self._context.now()
+        if self._streaming:
+            self._end_stream()
+        else:
+            self._timeline.token(now)
+            self._end_whole()
+
+    def on_failure(self, failure: UpstreamFailure, detail: str) -> None:
+        del detail  # an address and a system's words: for the log of the HTTP client, not for clients
+        if self._done:
+            return
+        if self._exchange.started:
+            self._exchange.abort()
+            self._finish(Outcome.ENGINE_LOST, self._head.status if self._head else 0)
+            return
+        error = (
+            EngineUnreachableError("the engine of this worker does not answer")
+            if failure is UpstreamFailure.REFUSED
+            else EngineLostError("the engine of this worker was lost before its answer was complete")
+        )
+        self._engine_failed(answer(error))
+
+    def fail(self, message: str) -> None:
+        """End the job from outside: the engine was found dead or hung."""
+        if self._done:
+            return
+        self._cancel_call()
+        if self._prefill_call is not None:
+            self._prefill_call.cancel()
+        if self._exchange.started:
+            self._exchange.abort()
+        else:
+            self._exchange.respond(answer(EngineLostError(message)))
+        self._finish(Outcome.ENGINE_LOST, 502)
+
+    @property
+    def _may_retry(self) -> bool:
+        """A transfer may be what the engine could not do: without it, it is asked once more."""
+        return self._handoff is not None and bool(self._timeline.prefill_worker) and not self._exchange.started
+
+    def _engine_failed(self, response: Response | None) -> None:
+        self._failure = response
+        if self._handoff is not None:
+            self._run(self._handoff.on(Event.ENGINE_FAILED, now=self._context.now()))
+            self._timeline.failed_prefill = self._handoff.failed
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        call = self._prefill_call
+        response = (
+            self._failure or (call.refusal if call else None) or answer(EngineLostError("no worker could prefill"))
+        )
+        self._exchange.respond(response)
+        self._finish(Outcome.ENGINE_LOST, response.status)
+
+    def _first_token(self) -> None:
+        if self._ticket is not None:
+            self._context.ledger.prefill_done(self._ticket)
+        if self._handoff is not None:
+            self._run(self._handoff.on(Event.FIRST_TOKEN))
+
+    def _collect(self, data: bytes) -> None:
+        self._collected.append(data)
+        self._size += len(data)
+        if self._size > _COLLECT_LIMIT and self._head is not None:
+            self._streaming = True
+            self._exchange.start(ResponseHead(self._head.status, self._answer_headers(self._head)))
+            for piece in self._collected:
+                self._exchange.write(piece)
+            self._collected = []
+
+    def _end_stream(self) -> None:
+        if self._filter is not None:
+            rest = self._filter.finish()
+            if rest:
+                self._exchange.write(rest)
+            if self._filter.fingerprint_seen:
+                self._context.fingerprint = self._filter.fingerprint_seen
+        self._exchange.end()
+        status = self._head.status if self._head else 0
+        self._finish(Outcome.OK if status < 400 else Outcome.ENGINE_ERROR, status)  # noqa: PLR2004 - HTTP
+
+    def _end_whole(self) -> None:
+        head = self._head or ResponseHead(502, Headers())
+        raw = b"".join(self._collected)
+        usage, fields = usages.from_answer(raw) if head.status == _OK else (None, None)
+        self._first_token()
+        if self._side is Side.PREFILL and fields is not None:
+            self._note_offer(fields)
+        headers = self._answer_headers(head).without((b"content-length",))
+        cached = self._cached(usage)
+        if cached is not None:
+            headers = headers.plus((b"x-inferplane-cached-tokens", b"%d" % cached))
+        self._exchange.respond(Response(head.status, headers, raw))
+        outcome = Outcome.OK if head.status == _OK else _outcome_of(head.status)
+        self._finish(outcome, head.status, usage)
+
+    def _note_offer(self, fields: Mapping[str, Any]) -> None:
+        if self._context.adapter.transfer_of(fields) is not None:
+            self._context.transfers.offered(self.routing.request_id, self._context.now())
+
+    def _cached(self, usage: Usage | None) -> int | None:
+        remote = self._timeline.prefill_usage
+        if remote is not None and remote.cached is not None:
+            return remote.cached
+        return usage.cached if usage else None
+
+    def _answer_headers(self, head: ResponseHead) -> Headers:
+        ours: tuple[tuple[bytes, bytes], ...] = (
+            (b"x-inferplane-worker", self._context.settings.worker_id.encode("latin-1")),
+        )
+        if self._timeline.prefill_worker:
+            ours += ((b"x-inferplane-prefill-worker", self._timeline.prefill_worker.encode("latin-1")),)
+        headers = answer_headers(head.headers)
+        if self._filter is not None:
+            headers = headers.without((b"content-length",))
+        return headers.plus(*ours)
+
+    def _on_pressure(self, slow: bool) -> None:  # noqa: FBT001 - the exchange's callback
+        if self._call is None:
+            return
+        if slow:
+            self._call.pause()
+        else:
+            self._call.resume()
+
+    def _client_gone(self) -> None:
+        if self._done:
+            return
+        if self._handoff is not None:
+            self._run(self._handoff.on(Event.CLIENT_GONE))
+        else:
+            self._cancel_call()
+        self._finish(Outcome.CLIENT_GONE, 499)
+
+    def _cancel_call(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    def _finish(self, outcome: Outcome, status: int, usage: Usage | None = None) -> None:
+        if self._done:
+            return
+        self._done = True
+        self._call = None
+        context = self._context
+        context.live.discard(self)
+        if self._handoff is not None:
+            self._run(self._handoff.on(Event.ENDED))
+        if usage is None and self._filter is not None:
+            usage = self._filter.usage
+        if self._ticket is None:
+            return
+        context.ledger.finish(self._ticket, output_tokens=usage.output if usage else 0)
+        context.observer.reported(
+            self._timeline.report(
+                routing=self.routing,
+                outcome=outcome,
+                status=status,
+                model=self.model,
+                side=self._side,
+                streamed=self._streaming and self._filter is not None,
+                usage=usage,
+                now=context.now(),
+            )
+        )
+
+
+class _Ignored:
+    """Hears an answer that changes nothing."""
+
+    __slots__ = ()
+
+    def on_head(self, head: ResponseHead) -> None: ...
+
+    def on_body(self, data: bytes) -> None: ...
+
+    def on_end(self) -> None: ...
+
+    def on_failure(self, failure: UpstreamFailure, detail: str) -> None: ...
+
+
+def _entry(routing: Routing) -> Entry:
+    return Entry(
+        request_id=routing.request_id,
+        router_epoch=routing.router_epoch,
+        dp_rank=routing.dp_rank,
+        prompt_tokens=routing.prompt_tokens,
+        uncached_tokens=routing.uncached_tokens,
+        tenant=routing.tenant,
+        adapter=routing.adapter,
+        adapter_revision=routing.adapter_revision,
+        priority=routing.priority,
+    )
+
+
+def _is_stream(head: ResponseHead) -> bool:
+    kind = head.headers.get(b"content-type") or b""
+    return kind.startswith(b"text/event-stream")
+
+
+def _outcome_of(status: int) -> Outcome:
+    return Outcome.BAD_REQUEST if 400 <= status < _SERVER_ERROR else Outcome.ENGINE_ERROR  # noqa: PLR2004 - HTTP

@@ -1,0 +1,152 @@
+"""The sockets of an engine's block events: one subscription and one replay dealer per rank.
+
+All decisions are `RankBlocks`'; here frames are moved.  A publisher cannot say that its last batch was dropped on the
+way, so after some silence the engine is asked for anything newer: an answer without batches costs it next to nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import structlog
+import zmq
+import zmq.asyncio
+
+from inferplane_workers.agent.errors import ConfigError
+from inferplane_workers.agent.rank_blocks import RankBlocks
+
+END: Final = (-1).to_bytes(8, "big", signed=True)
+_HIGH_WATER: Final = 100_000
+_LIVE_FRAMES: Final = 3
+_REPLAY_FRAMES: Final = 4
+_log = structlog.get_logger("inferplane.agent.kv")
+
+
+def endpoint_of_rank(endpoint: str, dp_rank: int) -> str:
+    """Return where a rank publishes: vLLM adds the rank to a TCP port and refuses other kinds for ranks above 0."""
+    if dp_rank == 0:
+        return endpoint
+    scheme, _, rest = endpoint.partition("://")
+    if scheme == "tcp":
+        host, _, port = rest.rpartition(":")
+        return f"tcp://{host}:{int(port) + dp_rank}"
+    if scheme == "ipc":
+        return f"{endpoint}_dp{dp_rank}"
+    raise ConfigError(f"--kv-events: {endpoint!r} must be tcp:// or ipc://")
+
+
+class KvListener:
+    """Feeds one rank's blocks from its engine."""
+
+    def __init__(
+        self,
+        blocks: RankBlocks,
+        *,
+        events: str,
+        replay: str | None,
+        progress: Callable[[], None],
+        silence_s: float = 2.0,
+        replay_timeout_s: float = 5.0,
+    ) -> None:
+        self._blocks = blocks
+        self._events = endpoint_of_rank(events, blocks.dp_rank)
+        self._replay = endpoint_of_rank(replay, blocks.dp_rank) if replay else None
+        self._progress = progress
+        self._silence_s = silence_s
+        self._replay_timeout_s = replay_timeout_s
+        self._wanted: int | None = None
+        self._begin = False
+        self._restart = False
+        self._poke = asyncio.Event()
+
+    def begin(self) -> None:
+        """Catch up with an engine that has answered for the first time."""
+        self._begin = True
+        self._poke.set()
+
+    def engine_restarted(self) -> None:
+        """Have the map begun anew: the engine is known to have started again."""
+        self._restart = True
+        self._poke.set()
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        context = zmq.asyncio.Context.instance()
+        socket = context.socket(zmq.SUB)
+        socket.set(zmq.RCVHWM, _HIGH_WATER)
+        socket.set(zmq.LINGER, 0)
+        socket.connect(self._events)
+        socket.subscribe(b"")
+        try:
+            while True:
+                if self._begin:
+                    self._begin = False
+                    self._wanted = self._blocks.begin()
+                if self._restart:
+                    self._restart = False
+                    self._wanted = self._blocks.engine_restarted()
+                if self._wanted is not None:
+                    await self._replay_from(context, self._wanted)
+                await self._live(context, socket)
+        finally:
+            socket.close()
+
+    async def _live(self, context: zmq.asyncio.Context, socket: zmq.asyncio.Socket) -> None:
+        """Take what has come; after a silence, ask whether something was missed."""
+        self._poke.clear()
+        if not await self._readable(socket):
+            if not (self._begin or self._restart):
+                await self._look_for_newer(context)
+            return
+        for _ in range(1_000):
+            try:
+                frames: list[bytes] = await socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(frames) != _LIVE_FRAMES:
+                continue
+            self._progress()
+            self._wanted = self._blocks.live(frames[1], frames[2])
+            if self._wanted is not None:
+                return
+
+    async def _readable(self, socket: zmq.asyncio.Socket) -> bool:
+        polling = asyncio.ensure_future(socket.poll(int(self._silence_s * 1000)))
+        poked = asyncio.ensure_future(self._poke.wait())
+        done, pending = await asyncio.wait((polling, poked), return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        return polling in done and bool(polling.result())
+
+    async def _replay_from(self, context: zmq.asyncio.Context, number: int) -> None:
+        """Ask for batches and hand them over as a replay; without an answer it has simply ended."""
+        self._wanted = None
+        if self._replay is not None:
+            async for sequence, payload in self._asked(context, number):
+                self._blocks.replayed(sequence, payload)
+        self._wanted = self._blocks.replay_ended()
+
+    async def _look_for_newer(self, context: zmq.asyncio.Context) -> None:
+        if self._replay is None:
+            return
+        async for sequence, payload in self._asked(context, self._blocks.expected):
+            wanted = self._blocks.live(sequence, payload)
+            self._wanted = wanted if wanted is not None else self._wanted
+
+    async def _asked(self, context: zmq.asyncio.Context, number: int) -> AsyncIterator[tuple[bytes, bytes]]:
+        socket = context.socket(zmq.DEALER)
+        socket.set(zmq.LINGER, 0)
+        socket.connect(self._replay or "")
+        try:
+            await socket.send_multipart([b"", number.to_bytes(8, "big")])
+            while await socket.poll(int(self._replay_timeout_s * 1000)):
+                frames: list[bytes] = await socket.recv_multipart()
+                if len(frames) != _REPLAY_FRAMES or frames[2] == END:
+                    return
+                yield frames[2], frames[3]
+            _log.info("no answer to a replay", endpoint=self._replay, number=number)
+        finally:
+            socket.close()
