@@ -19,14 +19,18 @@ SLOW = RestartPolicy(first_s=3600, limit_s=3600)
 
 
 def make(spawner: FakeSpawner, log: Path, policy: RestartPolicy = QUICK, starts: list[str] | None = None) -> Child:
+    def command() -> Command:
+        (starts if starts is not None else []).append("start")
+        return Command("engine", ("prog",), {}, log)
+
     return Child(
-        Command("engine", ("prog",), {}, log),
+        "engine",
+        command,
         spawn=spawner,
         policy=policy,
         clock=lambda: 0.0,
         rng=Random(0),
         on_change=lambda: None,
-        before_start=lambda: (starts if starts is not None else []).append("start"),
     )
 
 
@@ -70,19 +74,31 @@ async def test_its_group_is_killed_when_the_leader_is_gone(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_repeated_deaths_are_a_crash_loop_until_it_has_proved_to_work(tmp_path: Path) -> None:
+async def test_repeated_deaths_are_a_crash_loop(tmp_path: Path) -> None:
     spawner = FakeSpawner()
     child = make(spawner, tmp_path / "log")
     async with supervised(child):
         for number in (1, 2):
+            assert not child.crash_looping
             (await spawner.nth(number)).end(1)
         await spawner.nth(3)
+
         assert child.crash_looping
-
-        child.settle()
-
-        assert not child.crash_looping
         assert child.restarts == 2
+
+
+@pytest.mark.anyio
+async def test_a_recycled_process_is_killed_and_the_reason_is_told(tmp_path: Path) -> None:
+    spawner = FakeSpawner(deaf=True)
+    child = make(spawner, tmp_path / "log")
+    async with supervised(child):
+        first = await spawner.nth(1)
+        child.recycle("not ready within 5s")
+        second = await spawner.nth(2)
+
+        assert first.signals == [signal.SIGKILL, signal.SIGKILL]
+        assert child.status().last_exit == "not ready within 5s"
+        second.deaf = False
 
 
 @pytest.mark.anyio

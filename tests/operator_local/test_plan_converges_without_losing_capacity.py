@@ -66,6 +66,11 @@ CASES: dict[str, tuple[list[PoolGoal], list[WorkerFact], list[Action]]] = {
         [worker("d-0"), worker("d-1", "b")],
         [DrainWorker("d-0", "replaced by a newer revision")],
     ),
+    "the old stays until every pool has a new one": (
+        [PoolGoal("p", 1, "b"), PoolGoal("d", 1, "b")],
+        [worker("p-0"), worker("p-1", "b"), worker("d-0"), worker("d-1", "b", ready=False)],
+        [],
+    ),
     "without room the old goes first": (
         [PoolGoal("d", 1, "b", room=False)],
         [worker("d-0")],

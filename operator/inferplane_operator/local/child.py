@@ -41,34 +41,35 @@ class Child:
 
     def __init__(
         self,
-        command: Command,
+        name: str,
+        command: Callable[[], Command],
         *,
         spawn: Spawner,
         policy: RestartPolicy,
         clock: Callable[[], float],
         rng: Random,
         on_change: Callable[[], None],
-        before_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """`before_start` is called right before each start; `on_change` after each change of state."""
+        """`command` is asked right before each start, so a port lost meanwhile can be another; it may raise OSError.
+
+        `on_change` is called after each change of state.
+        """
+        self.name = name
         self._command = command
         self._spawn = spawn
         self._policy = policy
         self._clock = clock
         self._rng = rng
         self._on_change = on_change
-        self._before_start = before_start
         self._state = ChildState.WAITING
         self._history = RestartHistory()
         self._running: Running | None = None
         self._last_exit = ""
         self._last_log: tuple[str, ...] = ()
+        self._recycled = ""
+        self._born = 0.0
         self._stop_asked = asyncio.Event()
         self._stopped = asyncio.Event()
-
-    @property
-    def name(self) -> str:
-        return self._command.name
 
     @property
     def state(self) -> ChildState:
@@ -86,9 +87,10 @@ class Child:
     def crash_looping(self) -> bool:
         return self._history.crash_looping(self._policy)
 
-    def settle(self) -> None:
-        """Forget the deaths so far: the child has proved to work (it became ready)."""
-        self._history = RestartHistory(restarts=self._history.restarts)
+    @property
+    def lived_s(self) -> float:
+        """How long the present process has run; 0 when none does."""
+        return self._clock() - self._born if self._running else 0.0
 
     def status(self) -> ChildStatus:
         return ChildStatus(
@@ -134,19 +136,25 @@ class Child:
         if self._running is not None:
             self._running.signal(signal.SIGKILL)
 
+    def recycle(self, why: str) -> None:
+        """End the present process and start it anew, with back-off: it is of no use any more."""
+        if self._running is not None and not self._stop_asked.is_set():
+            self._recycled = why
+            self._running.signal(signal.SIGKILL)
+
     async def _live_once(self) -> None:
-        self._before_start()
         try:
-            running = await self._spawn(self._command)
-        except OSError as error:  # no memory, no file handles: as good as a crash
-            self._died(f"cannot be started: {error}", lived_s=0.0)
+            command = self._command()
+            running = await self._spawn(command)
+        except OSError as error:  # no port, no memory, no file handles: as good as a crash
+            self._died(f"cannot be started: {error}", lived_s=0.0, log=None)
         else:
-            await self._watch(running)
+            await self._watch(running, command.log)
         if not self._stop_asked.is_set():
             await self._back_off()
 
-    async def _watch(self, running: Running) -> None:
-        born = self._clock()
+    async def _watch(self, running: Running, log: Path) -> None:
+        self._born = self._clock()
         self._running = running
         if self._stop_asked.is_set():  # asked between the start of the process and now
             running.signal(signal.SIGTERM)
@@ -156,12 +164,13 @@ class Child:
         running.signal(signal.SIGKILL)
         self._running = None
         if not self._stop_asked.is_set():
-            self._died(describe_exit(code), lived_s=self._clock() - born)
+            self._died(self._recycled or describe_exit(code), lived_s=self._clock() - self._born, log=log)
+        self._recycled = ""
 
-    def _died(self, how: str, *, lived_s: float) -> None:
+    def _died(self, how: str, *, lived_s: float, log: Path | None) -> None:
         self._history = self._history.after_death(self._policy, lived_s=lived_s)
         self._last_exit = how
-        self._last_log = tail(self._command.log, LAST_LINES)
+        self._last_log = tail(log, LAST_LINES) if log else ()
         _log.warning("a child ended by itself", child=self.name, how=how, lived_s=round(lived_s, 3))
 
     async def _back_off(self) -> None:

@@ -6,7 +6,8 @@ there.  So a runner that dies half way through a rollout needs no memory of it.
 
 Rollout: a worker of the new revision comes up *before* one of the old is drained, as long as there is room for both
 (GPUs, memory); without room one old worker makes way first.  No old worker is drained to make way for a new one that is
-not ready while there is room, so capacity never drops below what was asked for.
+not ready while there is room, so capacity never drops below what was asked for.  Prefill and decode workers talk to
+peers of their own revision only: no pool gives up its old workers before every pool has a new one.
 
 Invariant: names are unique among all workers there are, the draining ones included.
 """
@@ -61,14 +62,24 @@ def plan(goals: Sequence[PoolGoal], facts: Sequence[WorkerFact]) -> tuple[Action
         DrainWorker(fact.name, "its pool is gone") for fact in facts if fact.pool not in known and not fact.draining
     ]
     taken = {fact.name for fact in facts}
+    paired = all(_arrived(goal, facts) for goal in goals)
     for goal in goals:
         mine = [fact for fact in facts if fact.pool == goal.name]
         staying = [fact for fact in mine if not fact.draining]
-        actions += _plan_pool(goal, staying, taken, leaving=len(mine) > len(staying))
+        actions += _plan_pool(goal, staying, taken, leaving=len(mine) > len(staying), paired=paired)
     return tuple(actions)
 
 
-def _plan_pool(goal: PoolGoal, workers: Sequence[WorkerFact], taken: set[str], *, leaving: bool) -> list[Action]:
+def _arrived(goal: PoolGoal, facts: Sequence[WorkerFact]) -> bool:
+    """Whether the pool's newest revision serves, or cannot before something makes way."""
+    if not goal.replicas or not goal.room:
+        return True
+    return any(fact.pool == goal.name and fact.revision == goal.revision and fact.ready for fact in facts)
+
+
+def _plan_pool(
+    goal: PoolGoal, workers: Sequence[WorkerFact], taken: set[str], *, leaving: bool, paired: bool
+) -> list[Action]:
     new = [worker for worker in workers if worker.revision == goal.revision]
     old = [worker for worker in workers if worker.revision != goal.revision]
     if len(new) > goal.replicas:
@@ -81,14 +92,18 @@ def _plan_pool(goal: PoolGoal, workers: Sequence[WorkerFact], taken: set[str], *
     if missing > 0:
         # Without room the place of the one that leaves is waited for.
         return [] if leaving and not goal.room else _start(goal, missing, taken)
-    return _roll(goal, new, old, taken) if old else []
+    return _roll(goal, new, old, taken, paired=paired) if old else []
 
 
-def _roll(goal: PoolGoal, new: Sequence[WorkerFact], old: Sequence[WorkerFact], taken: set[str]) -> list[Action]:
+def _roll(
+    goal: PoolGoal, new: Sequence[WorkerFact], old: Sequence[WorkerFact], taken: set[str], *, paired: bool
+) -> list[Action]:
     """Replace ready workers of an older revision, a step at a time."""
     ready_new = sum(worker.ready for worker in new)
     excess = len(old) - (goal.replicas - ready_new)
     if excess > 0:
+        if not paired:
+            return []
         going = sorted(old, key=_worth)[:excess]
         return [DrainWorker(worker.name, "replaced by a newer revision") for worker in going]
     if len(new) > ready_new:

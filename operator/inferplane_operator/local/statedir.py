@@ -76,13 +76,9 @@ class StateDir:
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
-    def worker(self, name: str) -> Path:
-        """Return a worker's own folder (its agent's map, its engine's start file)."""
-        return self.root / "workers" / name
-
     def create(self) -> None:
         """Make the folder for its owner alone: desired state and logs may hold prompts and secrets."""
-        for folder in (self.root, self.logs, self.cache, self.root / "workers"):
+        for folder in (self.root, self.logs, self.cache):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:

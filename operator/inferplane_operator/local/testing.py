@@ -4,6 +4,7 @@ import asyncio
 import signal
 from dataclasses import dataclass, field
 
+from inferplane_operator.local.agent_client import Readiness
 from inferplane_operator.local.processes import Command, Running
 
 
@@ -54,3 +55,54 @@ class FakeSpawner:
             self._changed.clear()
             await self._changed.wait()
         return self.started[count - 1]
+
+
+@dataclass(eq=False)
+class FakePort:
+    number: int
+    released: bool = False
+
+    def release(self) -> None:
+        self.released = True
+
+
+@dataclass(eq=False)
+class FakePorts:
+    """Gives numbers that no real program uses; those in `taken` are refused."""
+
+    next: int = 100_000
+    taken: set[int] = field(default_factory=set[int])
+    held: list[FakePort] = field(default_factory=list[FakePort])
+
+    def __call__(self, port: int) -> FakePort:
+        if port in self.taken:
+            raise OSError(f"port {port} is taken")
+        number = port or self.next
+        self.next = max(self.next, number) + 1
+        self.held.append(FakePort(number))
+        return self.held[-1]
+
+
+@dataclass(eq=False)
+class FakeProbe:
+    """Addresses are ready unless they are in `not_ready`; drains are kept, and wait for `drained` where it is set."""
+
+    not_ready: dict[str, str] = field(default_factory=dict[str, str])
+    all_ready: bool = True
+    drains: list[str] = field(default_factory=list[str])
+    drained: asyncio.Event | None = None
+
+    async def ready(self, address: str) -> Readiness:
+        reason = self.not_ready.get(address, "" if self.all_ready else "loading")
+        return Readiness(ready=not reason, reason=reason)
+
+    async def drain(self, address: str, *, timeout_s: float) -> str:
+        self.drains.append(address)
+        if self.drained is None:
+            return ""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.drained.wait()
+        except TimeoutError:
+            return "timed out"
+        return ""

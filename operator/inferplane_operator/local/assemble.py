@@ -1,0 +1,141 @@
+"""Desired state to blueprint: the operator's own rendering, with this machine's programs, reduced to processes.
+
+The only place of local mode that knows resources and Pod templates.  What a laptop cannot do (a volume claim, an OCI
+image, an engine that nobody can start) is refused here, with the field and the fix, before anything is started.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import inferplane_engine
+from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.inference_service import InferenceService
+from inferplane_api.v1alpha1.kinds import Resource
+from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
+from inferplane_api.v1alpha1.manifests import ManifestError, parse_resource
+from inferplane_api.v1alpha1.model_route import ModelRoute
+from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.desired import Desired
+from inferplane_operator.local.machine import Machine
+from inferplane_operator.local.statedir import StateError
+from inferplane_operator.render import RenderedPool, RenderedService, RenderError, local_options, render_service
+from inferplane_operator.render.names import AGENT_CONTAINER, ENGINE_CONTAINER
+from inferplane_operator.render.values import Manifest
+
+_PLUGIN = Path(str(inferplane_engine.__file__)).parent / "vllm_cpu_plugin"
+
+
+class UnsuitableError(StateError):
+    """A valid manifest that cannot be run on this machine: field, problem, fix."""
+
+
+def assemble(desired: Desired, *, machine: Machine, cores: int | None = None) -> Blueprint:
+    """Make the blueprint of a desired state.  Raises StateError."""
+    try:
+        resources = [parse_resource(manifest) for manifest in desired.manifests]
+    except ManifestError as error:
+        raise StateError(str(error)) from error
+    service = the_service(resources)
+    service = on_this_machine(service, machine)
+    rendered = render(service, resources, engine_python=desired.engine_python)
+    pools = [_local_pool(pool, service) for pool in rendered.pools]
+    pools = [_with_override(pool, service.metadata.name, desired.replicas) for pool in pools]
+    if service.spec.engine.type is EngineType.VLLM and not machine.gpus:
+        workers = max(1, sum(pool.replicas for pool in pools))
+        threads = max(1, (cores or os.cpu_count() or 1) // workers)
+        pools = [replace(pool, engine=_for_cpu(pool.engine, threads)) for pool in pools]
+    return Blueprint(rendered.catalogue_service, tuple(pools), rendered.routes)
+
+
+def render(service: InferenceService, resources: Sequence[Resource], *, engine_python: str) -> RenderedService:
+    """Render with the programs of this machine.  Raises StateError."""
+    try:
+        return render_service(
+            service,
+            adapters=[resource for resource in resources if isinstance(resource, LoRAAdapter)],
+            routes=[resource for resource in resources if isinstance(resource, ModelRoute)],
+            options=local_options(engine_python=engine_python),
+        )
+    except RenderError as error:
+        raise UnsuitableError(str(error)) from error
+
+
+def the_service(resources: Sequence[Resource]) -> InferenceService:
+    """Return the one service among the resources.  Raises UnsuitableError."""
+    services = [resource for resource in resources if isinstance(resource, InferenceService)]
+    if len(services) != 1:
+        raise UnsuitableError(
+            f"kind: the file holds {len(services)} InferenceServices, a local instance runs one; "
+            "put each into a file of its own"
+        )
+    for resource in resources:
+        if not isinstance(resource, (InferenceService, LoRAAdapter, ModelRoute)):
+            raise UnsuitableError(
+                f"kind: {resource.kind} cannot be run locally; keep InferenceService, LoRAAdapter and ModelRoute"
+            )
+    return services[0]
+
+
+def on_this_machine(service: InferenceService, machine: Machine) -> InferenceService:
+    """Fit the device to what there is: vLLM computes on the CPU of a machine without accelerators."""
+    engine = service.spec.engine
+    if engine.type is not EngineType.VLLM or machine.gpus or engine.device is Device.CPU:
+        return service
+    size = engine.block_size
+    if size is not None and size != 16 and size % 32:  # noqa: PLR2004  vLLM's CPU kernels, as EngineSpec checks them
+        raise UnsuitableError(
+            f"spec.engine.blockSize: {size} does not fit vLLM's CPU kernels, and this machine has no GPU; "
+            "use a multiple of 32"
+        )
+    on_cpu = engine.model_copy(update={"device": Device.CPU})
+    return service.model_copy(update={"spec": service.spec.model_copy(update={"engine": on_cpu})})
+
+
+def local_name(pool: str, service: str) -> str:
+    """Shorten `SERVICE-decode` to `decode`: an instance holds one service, and people type these names."""
+    return pool.removeprefix(f"{service}-") or pool
+
+
+def _local_pool(pool: RenderedPool, service: InferenceService) -> LocalPool:
+    spec: Manifest = pool.pod_template["spec"]
+    containers: list[Manifest] = [*spec.get("initContainers", ()), *spec["containers"]]
+    return LocalPool(
+        name=local_name(pool.name, service.metadata.name),
+        role=pool.role,
+        replicas=pool.replicas,
+        min_replicas=pool.min_replicas,
+        max_replicas=pool.max_replicas,
+        revision=pool.revision,
+        agent=_container(containers, AGENT_CONTAINER),
+        engine=_container(containers, ENGINE_CONTAINER),
+        gpus=pool.devices,
+        ranks=pool.data_parallel,
+        drain_timeout_s=service.spec.drain_timeout_s,
+        startup_timeout_s=service.spec.engine.startup_timeout_s,
+    )
+
+
+def _container(containers: Sequence[Manifest], name: str) -> Manifest:
+    return next(container for container in containers if container["name"] == name)
+
+
+def _with_override(pool: LocalPool, service: str, replicas: dict[str, int]) -> LocalPool:
+    """Apply what `scale` asked for, within the bounds of the manifest that is in force now."""
+    wanted = replicas.get(pool.name, replicas.get(f"{service}-{pool.name}"))
+    if wanted is None:
+        return pool
+    return replace(pool, replicas=max(pool.min_replicas, min(wanted, pool.max_replicas)))
+
+
+def _for_cpu(engine: Manifest, threads: int) -> Manifest:
+    """Share the cores among the engines, unless the manifest says how."""
+    extra: list[dict[str, Any]] = [
+        {"name": "OMP_NUM_THREADS", "value": str(threads)},
+        {"name": "PYTHONPATH", "value": str(_PLUGIN)},
+    ]
+    given: list[dict[str, Any]] = list(engine.get("env", ()))
+    names = {entry["name"] for entry in given}
+    return {**engine, "env": [*given, *(entry for entry in extra if entry["name"] not in names)]}

@@ -1,0 +1,285 @@
+"""The runner's loop: look at what is wanted and what is there, take the next steps, tell the result.
+
+Everything that changes (a child ended, a probe answered, the desired file was replaced) merely wakes the loop; the loop
+then looks at the whole picture.  Tasks are the supervised workers and their drains, all in one task group: a defect in
+any of them ends the runner with its children instead of leaving half an instance that looks alive.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from inferplane_operator.local import machine as machines
+from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.desired import Desired, read_desired
+from inferplane_operator.local.machine import Machine
+from inferplane_operator.local.picture import Picture, RouterView, catalogue_of, status_of
+from inferplane_operator.local.plan import DrainWorker, PoolGoal, StartWorker, plan
+from inferplane_operator.local.processes import ChildRecord, start_time, write_records
+from inferplane_operator.local.router_process import RouterProcess
+from inferplane_operator.local.statedir import StateDir, StateError, replace_file
+from inferplane_operator.local.status import InstancePhase, Status, write_status
+from inferplane_operator.local.worker import Surroundings, Worker, moved
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("inferplane.local")
+
+
+class Assemble(Protocol):
+    """Turns desired state into a blueprint; raises StateError with field and fix."""
+
+    def __call__(self, desired: Desired, /) -> Blueprint: ...
+
+
+class Instance:
+    def __init__(
+        self,
+        state: StateDir,
+        *,
+        assemble: Assemble,
+        machine: Machine,
+        around: Callable[[Callable[[], None]], Surroundings],
+        wall_clock: Callable[[], float],
+        memory_available: Callable[[], int | None] = machines.memory_available,
+        poll_s: float = 0.2,
+    ) -> None:
+        """`around` makes what workers share, given the function that wakes this loop.
+
+        `poll_s`: how often the desired file's time stamp is looked at.
+        """
+        self._state = state
+        self._assemble = assemble
+        self._machine = machine
+        self._around = around(self._wake_up)
+        self._memory_available = memory_available
+        self._poll_s = poll_s
+        self._wake = asyncio.Event()
+        self._started_at = wall_clock()
+        self._seen: tuple[int, int] | None = None
+        self._generation = 0
+        self._blueprint: Blueprint | None = None
+        self._problem = ""
+        self._stopping = False
+        self._workers: dict[str, Worker] = {}
+        self._router: RouterProcess | None = None
+        self._gateway_port = 0
+        self._published: dict[str, object] = {}
+
+    def stop(self) -> None:
+        """Drain everything, then let `run` return."""
+        self._stopping = True
+        self._wake_up()
+
+    def kill(self) -> None:
+        """End everything now."""
+        self._stopping = True
+        if self._router:
+            self._router.kill()
+        for worker in self._workers.values():
+            worker.kill()
+        self._wake_up()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while not self._stopping:
+                self._read()
+                if self._blueprint and not self._stopping:
+                    self._step(group, self._blueprint)
+                self._publish()
+                await self._sleep()
+            teller = group.create_task(self._tell(), name="tell")
+            await self._wind_down()
+            teller.cancel()
+        self._publish(ended=True)
+
+    async def _tell(self) -> None:
+        """Keep status current while the end is awaited."""
+        while True:
+            self._publish()
+            await self._sleep()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def _sleep(self) -> None:
+        try:
+            async with asyncio.timeout(self._poll_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    def _read(self) -> None:
+        """Take over the desired state when its file was replaced."""
+        try:
+            found = self._state.desired.stat()
+        except FileNotFoundError:
+            return
+        stamp = (found.st_ino, found.st_mtime_ns)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            desired = read_desired(self._state)
+            if desired is not None:
+                self._take(desired)
+        except StateError as error:  # keep on doing what was wanted before, and say so
+            self._problem = str(error)
+            _log.warning("the desired state cannot be carried out", problem=str(error))
+
+    def _take(self, desired: Desired) -> None:
+        self._generation = desired.generation
+        self._stopping = self._stopping or desired.stopped
+        if desired.stopped:
+            return
+        self._blueprint = self._assemble(desired)
+        self._gateway_port = desired.gateway_port
+        self._problem = ""
+        _log.info("took over a desired state", generation=desired.generation)
+
+    def _step(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
+        pools = {pool.name: pool for pool in blueprint.pools}
+        self._keep_router(group, blueprint)
+        for worker in self._workers.values():
+            pool = pools.get(worker.pool.name)
+            if pool and pool.revision == worker.pool.revision:
+                moved(worker, pool)
+        facts = [worker.fact() for worker in self._workers.values()]
+        for action in plan([self._goal(pool) for pool in blueprint.pools], facts):
+            match action:
+                case StartWorker(name, pool_name):
+                    self._workers[name] = self._new_worker(name, pools[pool_name], blueprint)
+                case DrainWorker(name, reason):
+                    self._drain(group, self._workers[name], reason)
+        self._place(group)
+
+    def _new_worker(self, name: str, pool: LocalPool, blueprint: Blueprint) -> Worker:
+        service = blueprint.service
+        return Worker(name, pool, self._around, namespace=service.namespace, service=service.name)
+
+    def _goal(self, pool: LocalPool) -> PoolGoal:
+        like = [worker for worker in self._workers.values() if worker.pool.name == pool.name and worker.placed]
+        needs = machines.memory_of([pid for pid in (like[0].engine.pid, like[0].agent.pid) if pid]) if like else None
+        room = machines.fits_beside(needs, self._memory_available())
+        room = room and machines.assign_gpus(pool.gpus, self._machine, self._gpus_taken()) is not None
+        return PoolGoal(pool.name, pool.replicas, pool.revision, room=room)
+
+    def _gpus_taken(self) -> set[str]:
+        return {gpu for worker in self._workers.values() for gpu in worker.gpus or ()}
+
+    def _place(self, group: asyncio.TaskGroup) -> None:
+        """Start what waits for devices, in order of arrival."""
+        for worker in [worker for worker in self._workers.values() if not worker.placed and not worker.draining]:
+            gpus = machines.assign_gpus(worker.pool.gpus, self._machine, self._gpus_taken())
+            if gpus is None:
+                free = len(self._machine.gpus) - len(self._gpus_taken())
+                worker.wait_for_room(
+                    f"needs {worker.pool.gpus} GPUs, {free} of {len(self._machine.gpus)} are free; "
+                    "lower replicas, or use mode: aggregated"
+                )
+                continue
+            worker.place(gpus)
+            group.create_task(self._live(worker), name=worker.name)
+
+    async def _live(self, worker: Worker) -> None:
+        await worker.run()
+        self._workers.pop(worker.name, None)
+        self._wake_up()
+
+    def _drain(self, group: asyncio.TaskGroup, worker: Worker, reason: str) -> None:
+        _log.info("a worker is drained", worker=worker.name, reason=reason)
+        if not worker.placed:
+            del self._workers[worker.name]
+            return
+        worker.draining = reason
+        group.create_task(worker.drain(reason), name=f"{worker.name}-drain")
+
+    def _keep_router(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
+        if self._router and self._router.serves(self._gateway_port):
+            return
+        old, drain_s = self._router, max(pool.drain_timeout_s for pool in blueprint.pools)
+        new = RouterProcess(self._state, self._around, gateway_port=self._gateway_port, drain_timeout_s=drain_s)
+        self._router = new
+        # The router reads the catalogue when it starts, so there has to be one.
+        self._write_catalogue(blueprint)
+        group.create_task(new.run(), name="router")
+        if old:
+            group.create_task(old.stop(), name="router-drain")
+
+    async def _wind_down(self) -> None:
+        """Gateway first: once it has finished its streams, nothing is left on the workers."""
+        if self._router:
+            await self._router.stop()
+        self._workers = {name: worker for name, worker in self._workers.items() if worker.placed}
+        async with asyncio.TaskGroup() as drains:
+            for worker in self._workers.values():
+                if not worker.draining:
+                    drains.create_task(worker.drain("the instance is stopped"), name=f"{worker.name}-drain")
+
+    def _publish(self, *, ended: bool = False) -> None:
+        """Write what changed of status, catalogue and the record of children."""
+        if not self._blueprint:
+            if self._problem:
+                self._write_status(self._problem_status())
+            return
+        picture = Picture(
+            blueprint=self._blueprint,
+            generation=self._generation,
+            workers=[worker.status() for worker in sorted(self._workers.values(), key=lambda worker: worker.name)],
+            router=self._router_view(),
+            runner_pid=os.getpid(),
+            started_at=self._started_at,
+            stopping=self._stopping,
+            problem=self._problem,
+        )
+        status = status_of(picture)
+        if ended:
+            status = status.model_copy(update={"phase": InstancePhase.STOPPED, "message": "", "runner_pid": 0})
+        self._write_catalogue(self._blueprint)
+        self._write_records()
+        self._write_status(status)
+
+    def _problem_status(self) -> Status:
+        return Status(
+            service="",
+            observed_generation=self._generation,
+            phase=InstancePhase.DEGRADED,
+            message=self._problem,
+            runner_pid=os.getpid(),
+            started_at=self._started_at,
+        )
+
+    def _router_view(self) -> RouterView | None:
+        router = self._router
+        if router is None:
+            return None
+        return RouterView(router.url, router.grpc, router.metrics, router.readiness, router.status())
+
+    def _write_status(self, status: Status) -> None:
+        if self._changed("status", status):
+            write_status(self._state, status)
+
+    def _write_catalogue(self, blueprint: Blueprint) -> None:
+        entries = [worker.entry() for worker in self._workers.values()]
+        catalogue = catalogue_of(
+            blueprint, [entry for entry in entries if entry is not None], generation=self._generation
+        )
+        if self._changed("catalogue", catalogue):
+            replace_file(self._state.catalogue, catalogue.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def _write_records(self) -> None:
+        children = [child for worker in self._workers.values() for child in (worker.agent, worker.engine)]
+        if self._router:
+            children.append(self._router.child)
+        running = tuple((child.name, child.pid) for child in children if child.pid)
+        if self._changed("children", running):
+            write_records(self._state, [ChildRecord(name, pid, start_time(pid)) for name, pid in running if pid])
+
+    def _changed(self, what: str, value: object) -> bool:
+        """Remember `value` as published; say whether it is news."""
+        if self._published.get(what) == value:
+            return False
+        self._published[what] = value
+        return True

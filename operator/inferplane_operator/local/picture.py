@@ -1,0 +1,117 @@
+"""The picture of an instance that others read: status for people, catalogue for the router.  Pure.
+
+Invariant: Ready is said only when exactly the wanted workers, all of the newest revision, are ready and the gateway
+answers; whatever else is the case, `message` says what is in the way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferplane_api.catalogue import Catalogue, CatalogueWorker
+from inferplane_operator.local.agent_client import Readiness
+from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.plan import PoolGoal, WorkerFact, settled
+from inferplane_operator.local.status import ChildStatus, InstancePhase, PoolStatus, Status, WorkerPhase, WorkerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RouterView:
+    url: str
+    grpc: str
+    metrics: str
+    readiness: Readiness
+    process: ChildStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything that status is made from."""
+
+    blueprint: Blueprint
+    generation: int
+    workers: Sequence[WorkerStatus]
+    router: RouterView | None
+    runner_pid: int
+    started_at: float
+    stopping: bool = False
+    problem: str = ""
+    """A desired state that cannot be carried out, in words."""
+
+
+def status_of(picture: Picture) -> Status:
+    phase, message = _phase(picture)
+    router = picture.router
+    service = picture.blueprint.service
+    return Status(
+        namespace=service.namespace,
+        service=service.name,
+        observed_generation=picture.generation,
+        phase=phase,
+        message=message,
+        runner_pid=picture.runner_pid,
+        started_at=picture.started_at,
+        served_names=service.served_names,
+        url=router.url if router else "",
+        grpc=router.grpc if router else "",
+        metrics=router.metrics if router else "",
+        router=router.process if router else None,
+        pools=tuple(_pool_status(pool, picture.workers) for pool in picture.blueprint.pools),
+        workers=tuple(picture.workers),
+    )
+
+
+def _pool_status(pool: LocalPool, workers: Sequence[WorkerStatus]) -> PoolStatus:
+    mine = [worker for worker in workers if worker.pool == pool.name]
+    return PoolStatus(
+        name=pool.name,
+        role=pool.role.value,
+        replicas=pool.replicas,
+        ready=sum(worker.phase is WorkerPhase.READY for worker in mine),
+        updated=sum(worker.revision == pool.revision for worker in mine),
+        revision=pool.revision,
+        min_replicas=pool.min_replicas,
+        max_replicas=pool.max_replicas,
+    )
+
+
+def _phase(picture: Picture) -> tuple[InstancePhase, str]:
+    if picture.stopping:
+        left = len(picture.workers)
+        return InstancePhase.STOPPING, f"{left} worker{'s' * (left != 1)} left to drain"
+    if picture.problem:
+        return InstancePhase.DEGRADED, picture.problem
+    goals = [PoolGoal(pool.name, pool.replicas, pool.revision) for pool in picture.blueprint.pools]
+    if settled(goals, [_fact(worker) for worker in picture.workers]) and picture.router:
+        if picture.router.readiness.ready:
+            return InstancePhase.READY, ""
+        return _waiting_for_router(picture.router)
+    return _waiting_for_workers(picture.workers)
+
+
+def _waiting_for_router(router: RouterView) -> tuple[InstancePhase, str]:
+    failed = router.process.restarts > 0
+    return (InstancePhase.DEGRADED if failed else InstancePhase.PROGRESSING), f"router: {router.readiness.reason}"
+
+
+def _waiting_for_workers(workers: Sequence[WorkerStatus]) -> tuple[InstancePhase, str]:
+    bad = [worker for worker in workers if worker.phase in (WorkerPhase.CRASH_LOOP, WorkerPhase.NOT_READY)]
+    waiting = bad or [worker for worker in workers if worker.phase is not WorkerPhase.READY]
+    message = "; ".join(f"{worker.name} is {worker.phase.value}: {worker.reason}" for worker in waiting)
+    return (InstancePhase.DEGRADED if bad else InstancePhase.PROGRESSING), message or "workers are being started"
+
+
+def _fact(worker: WorkerStatus) -> WorkerFact:
+    return WorkerFact(
+        worker.name,
+        worker.pool,
+        worker.revision,
+        ready=worker.phase is WorkerPhase.READY,
+        draining=worker.phase is WorkerPhase.DRAINING,
+    )
+
+
+def catalogue_of(blueprint: Blueprint, entries: Sequence[CatalogueWorker], *, generation: int) -> Catalogue:
+    """Describe the service to the router; `entries` are the workers that exist."""
+    return Catalogue(
+        generation=generation, services=(blueprint.service,), routes=blueprint.routes, workers=tuple(entries)
+    )
