@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Self
@@ -22,9 +23,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ENGINE_PYTHON = REPOSITORY / ".venv-engine" / "bin" / "python"
 PLUGIN = REPOSITORY / "workers" / "inferplane_engine" / "vllm_cpu_plugin"
 
+Role = Literal["prefill", "decode"]
+
 POLL_S = 0.2
 STOP_GRACE_S = 5.0
-_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
+_ROLES: Mapping[Role, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
 class EngineFailedError(Exception):
@@ -36,7 +39,7 @@ class EngineSpec:
     """What to start.  `kv_cache_bytes` is small where evictions are wanted."""
 
     name: str
-    role: Literal["prefill", "decode"]
+    role: Role
     model: Path
     served_names: tuple[str, ...]
     kv_cache_bytes: int
