@@ -1,0 +1,1 @@
+"""The simulated engine's server: vLLM's surface over the simulated core."""

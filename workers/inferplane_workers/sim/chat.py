@@ -1,0 +1,167 @@
+"""/v1/chat/completions: messages in, JSON in vLLM's shape out."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from inferplane_workers.sim.errors import bad_request, invalid_field
+from inferplane_workers.sim.fields import Body, as_object
+from inferplane_workers.sim.generation import Choice, Delta
+from inferplane_workers.sim.text import TextModel
+from inferplane_workers.sim.tools import ToolCall
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class ChatShape:
+    """JSON of chat answers."""
+
+    def __init__(
+        self, request_id: str, model: str, prompt: tuple[int, ...], *, token_ids: bool, tool: ToolCall | None
+    ) -> None:
+        self._id = request_id
+        self._model = model
+        self._created = int(time.time())
+        self._prompt = prompt
+        self._token_ids = token_ids
+        self._tool = tool
+
+    def _chunk(self, choices: list[dict[str, object]]) -> dict[str, object]:
+        return {
+            "id": self._id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._model,
+            "choices": choices,
+        }
+
+    def opening(self, choice: Choice) -> dict[str, object]:
+        chunk = self._chunk(
+            [
+                {
+                    "index": choice.index,
+                    "delta": {"role": "assistant", "content": ""},
+                    "logprobs": None,
+                    "finish_reason": None,
+                }
+            ]
+        )
+        if self._token_ids:
+            chunk["prompt_token_ids"] = self._prompt
+        return chunk
+
+    def delta(self, delta: Delta) -> dict[str, object]:
+        choice = delta.choice
+        content = (
+            {"content": delta.text}
+            if self._tool is None
+            else self._tool.delta(choice.index, len(choice.tokens), choice)
+        )
+        value: dict[str, object] = {
+            "index": choice.index,
+            "delta": content,
+            "logprobs": None,
+            "finish_reason": self._reason(choice),
+        }
+        if choice.reason is not None:
+            value["stop_reason"] = choice.stop_reason
+        value["token_ids"] = delta.tokens if self._token_ids else None
+        return self._chunk([value])
+
+    def last(self, usage: dict[str, object]) -> dict[str, object]:
+        return self._chunk([]) | {"usage": {key: value for key, value in usage.items() if value is not None}}
+
+    def whole(
+        self, choices: Sequence[Choice], usage: dict[str, object], transfer: dict[str, object] | None
+    ) -> dict[str, object]:
+        return {
+            "id": self._id,
+            "object": "chat.completion",
+            "created": self._created,
+            "model": self._model,
+            "choices": [self._choice(choice) for choice in choices],
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage,
+            "prompt_logprobs": None,
+            "prompt_token_ids": self._prompt if self._token_ids else None,
+            "kv_transfer_params": transfer,
+        }
+
+    def _choice(self, choice: Choice) -> dict[str, object]:
+        return {
+            "index": choice.index,
+            "message": {
+                "role": "assistant",
+                "content": choice.text if self._tool is None else None,
+                "refusal": None,
+                "annotations": None,
+                "audio": None,
+                "function_call": None,
+                "tool_calls": [] if self._tool is None else [self._tool.whole(choice.index)],
+                "reasoning": None,
+            },
+            "logprobs": None,
+            "finish_reason": self._reason(choice),
+            "stop_reason": choice.stop_reason,
+            "token_ids": choice.tokens if self._token_ids else None,
+        }
+
+    def _reason(self, choice: Choice) -> str | None:
+        if choice.reason is None or self._tool is None:
+            return choice.reason
+        return "stop" if self._tool.named else "tool_calls"
+
+
+def read_messages(body: Body) -> list[dict[str, object]]:
+    """Messages with their text parts joined; raises ApiError."""
+    body.required("messages")
+    listed = body.items("messages")
+    if not listed:
+        raise bad_request("messages must not be empty.", "messages")
+    return [_message(as_object(value, (*body.at("messages"), index))) for index, value in enumerate(listed)]
+
+
+def _message(message: Body) -> dict[str, object]:
+    role = message.text("role")
+    if role not in _ROLES:
+        raise invalid_field("enum", message.at("role"), f"Input should be one of {', '.join(_ROLES)}", role)
+    value = dict(message.values)
+    content = message.raw("content")
+    if content is None:
+        value["content"] = ""
+    elif isinstance(content, list):
+        value["content"] = "\n".join(
+            _part(as_object(part, (*message.at("content"), n))) for n, part in enumerate(content)
+        )
+    elif not isinstance(content, str):
+        raise invalid_field("string_type", message.at("content"), "Input should be a valid string", content)
+    return value
+
+
+def _part(part: Body) -> str:
+    kind = part.text("type")
+    if kind not in ("text", "input_text"):
+        raise bad_request(
+            f"The simulated engine takes text only; content part of type {kind!r} is not supported.", "messages"
+        )
+    return part.text("text") or ""
+
+
+def render_prompt(text: TextModel, body: Body, messages: Sequence[Mapping[str, object]]) -> tuple[int, ...]:
+    """Apply the template and encode, with vLLM's defaults."""
+    generation_prompt = body.flag("add_generation_prompt", default=True)
+    continued = body.flag("continue_final_message")
+    if continued and body.raw("add_generation_prompt") is True:
+        raise bad_request("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    extra = body.body("chat_template_kwargs")
+    variables: dict[str, object] = dict(extra.values) if extra is not None else {}
+    tools = body.items("tools") or None
+    if body.raw("tool_choice") == "none":
+        tools = None
+    rendered = text.render(
+        messages, **{"tools": tools, "add_generation_prompt": generation_prompt and not continued, **variables}
+    )
+    if continued:
+        final = str(messages[-1].get("content") or "")
+        rendered = rendered[: rendered.rindex(final) + len(final)]
+    return text.encode(rendered, special=body.flag("add_special_tokens"))

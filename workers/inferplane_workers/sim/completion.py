@@ -1,0 +1,96 @@
+"""/v1/completions: prompts as text or tokens in, JSON in vLLM's shape out."""
+
+import time
+from collections.abc import Sequence
+
+from inferplane_workers.sim.errors import bad_request
+from inferplane_workers.sim.fields import Body, as_tokens
+from inferplane_workers.sim.generation import Choice, Delta
+from inferplane_workers.sim.text import TextModel
+
+
+class CompletionShape:
+    """JSON of completions."""
+
+    def __init__(self, request_id: str, model: str, *, token_ids: bool, echo: dict[int, str]) -> None:
+        self._id = request_id
+        self._model = model
+        self._created = int(time.time())
+        self._token_ids = token_ids
+        self._echo = echo
+        self._given: set[int] = set()
+
+    def _base(self, kind: str) -> dict[str, object]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def opening(self, choice: Choice) -> dict[str, object] | None:
+        del choice
+        return None
+
+    def delta(self, delta: Delta) -> dict[str, object]:
+        choice = delta.choice
+        first = choice.index not in self._given
+        self._given.add(choice.index)
+        value = {
+            "index": choice.index,
+            "text": (self._echo.get(choice.index, "") if first else "") + delta.text,
+            "logprobs": None,
+            "finish_reason": choice.reason,
+            "stop_reason": choice.stop_reason,
+            "prompt_token_ids": choice.prompt if first and self._token_ids else None,
+            "token_ids": delta.tokens if self._token_ids else None,
+        }
+        return self._base("text_completion") | {"choices": [value]}
+
+    def last(self, usage: dict[str, object]) -> dict[str, object]:
+        kept = {key: value for key, value in usage.items() if value is not None}
+        return self._base("text_completion") | {"choices": [], "usage": kept}
+
+    def whole(
+        self, choices: Sequence[Choice], usage: dict[str, object], transfer: dict[str, object] | None
+    ) -> dict[str, object]:
+        return self._base("text_completion") | {
+            "choices": [self._choice(choice) for choice in choices],
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage,
+            "kv_transfer_params": transfer,
+        }
+
+    def _choice(self, choice: Choice) -> dict[str, object]:
+        return {
+            "index": choice.index,
+            "text": self._echo.get(choice.index, "") + choice.text,
+            "logprobs": None,
+            "finish_reason": choice.reason,
+            "stop_reason": choice.stop_reason,
+            "token_ids": choice.tokens if self._token_ids else None,
+            "prompt_logprobs": None,
+            "prompt_token_ids": choice.prompt if self._token_ids else None,
+        }
+
+
+def read_prompts(text: TextModel, body: Body) -> list[tuple[int, ...]]:
+    """One or several prompts, as tokens; raises ApiError."""
+    value = body.raw("prompt")
+    if value is None or value in ("", []):
+        raise bad_request("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    special = body.flag("add_special_tokens", default=True)
+    if isinstance(value, str):
+        return [text.encode(value, special=special)]
+    if not isinstance(value, list):
+        raise bad_request(
+            "prompt must be a string, array of strings, array of tokens, or array of token arrays.", "prompt"
+        )
+    listed: list[object] = list(value)
+    if isinstance(listed[0], int):
+        return [as_tokens(listed, body.at("prompt"), text.size)]
+    prompts: list[tuple[int, ...]] = []
+    for index, prompt in enumerate(listed):
+        if isinstance(prompt, str):
+            prompts.append(text.encode(prompt, special=special))
+        else:
+            prompts.append(as_tokens(prompt, (*body.at("prompt"), index), text.size))
+    if not all(prompts):
+        raise bad_request("The decoder prompt cannot be empty", "prompt")
+    return prompts
