@@ -51,23 +51,36 @@ Environment = Annotated[dict[str, str], AfterValidator(_environment)]
 
 
 class SimFaultKind(StrEnum):
+    """What the simulated engine can do wrong; the engine itself says what each means."""
+
     CRASH = "crash"
     HANG = "hang"
     SLOW = "slow"
     LOST_EVENTS = "lost-events"
+    FORGOTTEN_EVENTS = "forgotten-events"
+    SILENT_EVENTS = "silent-events"
     WRONG_EVENTS = "wrong-events"
     DUPLICATE_EVENTS = "duplicate-events"
+    REORDERED_EVENTS = "reordered-events"
     CORRUPT_KV = "corrupt-kv"
+    CORRUPT_TRANSFER = "corrupt-transfer"
+    REFUSE = "refuse"
+    ERROR = "error"
+    STALLED_START = "stalled-start"
 
 
 class SimFault(WireModel):
     """One seeded failure of the simulated engine."""
 
     kind: SimFaultKind = Field(description="What goes wrong.")
-    probability: float = Field(default=0.0, ge=0, le=1, description="Chance per opportunity (step, batch, transfer).")
+    probability: float = Field(
+        default=0.0, ge=0, le=1, description="Chance per opportunity (step, batch, transfer); 0: once."
+    )
     after_s: Duration = Field(default=0.0, description="Simulated time before which it does not happen.")
     duration_s: Duration = Field(default=0.0, description="How long a hang or slowness lasts; 0s: for ever.")
     factor: float = Field(default=1.0, gt=0, description="How many times slower, for `slow`.")
+    at_request: int | None = Field(default=None, ge=1, description="The nth request that meets it, from 1.")
+    status: int = Field(default=500, ge=400, le=599, description="HTTP status of the answer, for `error`.")
 
 
 class SimOptions(WireModel):
@@ -76,7 +89,7 @@ class SimOptions(WireModel):
     profile: str = Field(
         default="",
         max_length=64,
-        description="Accelerator profile of its timing; default: the pool's accelerator class.",
+        description="Accelerator profile of its timing; default: the pool's accelerator class, if it has one.",
     )
     speed: float = Field(default=1.0, gt=0, le=10_000, description="Simulated seconds per wall second.")
     seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of weights and of faults.")

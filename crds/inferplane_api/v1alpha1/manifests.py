@@ -5,6 +5,7 @@ Needs PyYAML (extra `operator`); components that only use the types do not impor
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from inferplane_api.v1alpha1.kinds import KINDS, Resource
 from inferplane_api.v1alpha1.metadata import API_VERSION
 from inferplane_api.v1alpha1.problems import Location, Problem, dotted, problems_of
-from inferplane_api.v1alpha1.wire import WIRE_CONTEXT
+from inferplane_api.v1alpha1.wire import FROM_OUTSIDE, RELATIVE_TO
 from inferplane_api.v1alpha1.yaml_document import Document, DocumentError, read_documents
 
 
@@ -24,8 +25,12 @@ class ManifestError(Exception):
         self.problems = problems
 
 
-def load_manifests(text: str) -> tuple[Resource, ...]:
-    """Parse and validate every document of `text`.  Raises ManifestError with all problems."""
+def load_manifests(text: str, *, relative_to: Path | None = None) -> tuple[Resource, ...]:
+    """Parse and validate every document of `text`.  Raises ManifestError with all problems.
+
+    With `relative_to`, the absolute folder of the file, a node's path may begin with "./" or "../"; the resource then
+    holds the absolute path (see `dump_resource`).
+    """
     try:
         documents = read_documents(text)
     except DocumentError as error:
@@ -36,7 +41,7 @@ def load_manifests(text: str) -> tuple[Resource, ...]:
     problems: list[Problem] = []
     for document in documents:
         try:
-            resources.append(_resource(document.value, document))
+            resources.append(_resource(document.value, document, relative_to))
         except ManifestError as error:
             problems += error.problems
     problems += _duplicates(resources) if not problems else []
@@ -47,7 +52,7 @@ def load_manifests(text: str) -> tuple[Resource, ...]:
 
 def parse_resource(value: Mapping[str, Any]) -> Resource:
     """Validate one resource as an API server gives it.  Raises ManifestError with all problems."""
-    return _resource(value, None)
+    return _resource(value, None, None)
 
 
 def dump_resource(resource: Resource) -> dict[str, Any]:
@@ -56,7 +61,7 @@ def dump_resource(resource: Resource) -> dict[str, Any]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 
-def _resource(value: object, document: Document | None) -> Resource:
+def _resource(value: object, document: Document | None, relative_to: Path | None) -> Resource:
     def line_of(location: Location) -> int | None:
         return document.line_of(location) if document is not None else None
 
@@ -66,8 +71,9 @@ def _resource(value: object, document: Document | None) -> Resource:
     if problems := _type_problems(fields, line_of(("apiVersion",)), line_of(("kind",))):
         raise ManifestError(problems)
     model = KINDS[str(fields["kind"])]
+    context = {FROM_OUTSIDE: True, RELATIVE_TO: relative_to}
     try:
-        return model.model_validate(fields, context=WIRE_CONTEXT, by_alias=True, by_name=False)
+        return model.model_validate(fields, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         raise ManifestError(problems_of(error, root=model, line_of=line_of)) from error
 

@@ -179,3 +179,18 @@ def _options(annotation: Any) -> list[Any]:
 
 def _is_model(option: Any) -> bool:
     return isinstance(option, type) and issubclass(option, BaseModel)
+
+
+def nested_models(root: type[BaseModel]) -> tuple[type[BaseModel], ...]:
+    """Return `root` and every model that it is made of, each once."""
+    found: dict[type[BaseModel], None] = {}
+    waiting: list[Any] = [root]
+    while waiting:
+        annotation = waiting.pop()
+        if _is_model(annotation):
+            if annotation not in found:
+                found[annotation] = None
+                waiting += [field.annotation for field in annotation.model_fields.values()]
+        else:
+            waiting += [option for option in (*_options(annotation), *get_args(annotation)) if option is not annotation]
+    return tuple(found)

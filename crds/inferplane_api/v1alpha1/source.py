@@ -1,14 +1,18 @@
 """Where weights come from: exactly one of a hub, a volume claim, a directory or an OCI image."""
 
+import os
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from inferplane_api.v1alpha1.metadata import DnsSubdomain
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import RELATIVE_TO, Finding, WireModel, invalid
 
 
-def _absolute(value: str) -> str:
+def _absolute(value: str, info: ValidationInfo) -> str:
+    folder = info.context.get(RELATIVE_TO) if info.context else None
+    if folder is not None and value.startswith(("./", "../")):
+        return os.path.normpath(os.path.join(folder, value))  # noqa: PTH118 - a pure computation on text
     if not value.startswith("/") or ".." in value.split("/"):
         raise invalid(Finding("", f"{value!r} is not an absolute path", 'begin with "/" and leave out ".."'))
     return value

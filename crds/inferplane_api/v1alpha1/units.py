@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from inferplane_api.v1alpha1.wire import Finding, invalid
+from inferplane_api.v1alpha1.wire import FROM_OUTSIDE, Finding, invalid
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -95,7 +95,7 @@ def format_bytes(count: int) -> str:
 
 
 def _duration(value: object, info: ValidationInfo) -> object:
-    from_outside = bool(info.context and info.context.get("wire"))
+    from_outside = bool(info.context and info.context.get(FROM_OUTSIDE))
     if isinstance(value, str):
         try:
             return _bounded(parse_duration(value))

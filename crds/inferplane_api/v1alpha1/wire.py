@@ -16,8 +16,10 @@ from pydantic_core import PydanticCustomError
 INVALID: Final = "inferplane_invalid"
 """Error type of checks that already know their fix; the context carries `findings`."""
 
-WIRE_CONTEXT: Final = {"wire": True}
-"""Validation context of values that come from outside, where a number without a unit is an error."""
+FROM_OUTSIDE: Final = "wire"
+"""Key of the validation context: the value comes from a file or a server, so a number without a unit is an error."""
+RELATIVE_TO: Final = "relative_to"
+"""Key of the validation context: the absolute folder that paths beginning with "./" or "../" are relative to."""
 
 
 def wire_name(field: str) -> str:

@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 
 import yaml
 
-_MAX_VALUES: Final = 200_000
+_MAX_VALUES: Final = 50_000
 _MAX_DEPTH: Final = 64
+_COLLECTION_TAGS: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class DocumentError(Exception):
@@ -41,7 +42,19 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader whose timestamps are strings."""
+    """Safe loader whose timestamps are strings, and which gives up on deep nesting before Python does."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            line = cast("Any", self).peek_event().start_mark.line + 1
+            raise DocumentError("nested too deeply", fix=f"keep it under {_MAX_DEPTH} levels", line=line)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -52,7 +65,11 @@ _Loader.yaml_implicit_resolvers = {
 
 def read_documents(text: str) -> list[Document]:
     """Read every document of `text`; empty ones are left out.  Raises DocumentError."""
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise DocumentError(f"not valid YAML: {error.reason}", fix="write printable text", line=line) from error
     documents: list[Document] = []
     try:
         while loader.check_node():
@@ -70,8 +87,6 @@ def read_documents(text: str) -> list[Document]:
         raise DocumentError(f"not valid YAML: {error.problem}", fix="check the indentation", line=line) from error
     except yaml.YAMLError as error:
         raise DocumentError(f"not valid YAML: {error}", fix="write UTF-8 text", line=1) from error
-    except RecursionError as error:
-        raise DocumentError("nested too deeply", fix=f"keep it under {_MAX_DEPTH} levels", line=1) from error
     finally:
         loader.dispose()
     return documents
@@ -88,6 +103,8 @@ class _Builder:
         if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
             raise self._error("the document is too large or nested too deeply", "split it; mind aliases", node, path)
         self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTION_TAGS:
+            raise self._error(f"the tag {node.tag} is not known", "write plain YAML without tags", node, path)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

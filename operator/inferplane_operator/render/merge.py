@@ -71,11 +71,16 @@ def _merge_list(name: str, base: Sequence[dict[str, Any]], over: Any, path: str)
     return list(merged.values())
 
 
+def _strings(template: Mapping[str, Any], part: str) -> Mapping[str, str]:
+    metadata: Mapping[str, Any] = template.get("metadata") or {}
+    strings: Mapping[str, str] | None = metadata.get(part)
+    return strings or {}
+
+
 def check_merged(ours: Mapping[str, Any], merged: Mapping[str, Any], *, path: str) -> None:
     """Raise RenderError when a merge broke what discovery and draining rely on."""
     for part in ("labels", "annotations"):
-        kept: Mapping[str, str] = ours["metadata"][part]
-        found: Mapping[str, str] = (merged.get("metadata") or {}).get(part) or {}
+        kept, found = _strings(ours, part), _strings(merged, part)
         for key in {*kept, *found}:
             if key.startswith(OUR_PREFIX) and found.get(key) != kept.get(key):
                 raise RenderError(f"{path}.metadata.{part}.{key}", "the prefix is reserved", "use a prefix of your own")

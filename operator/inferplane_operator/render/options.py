@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
@@ -34,6 +35,8 @@ class RenderOptions:
     engine_images: dict[tuple[EngineType, Device], str] = field(default_factory=_engine_images)
     engine_programs: dict[EngineType, tuple[str, ...]] = field(default_factory=_programs)
     """What takes the engine's arguments, unless `spec.engine.command` says otherwise."""
+    built_in_model_dir: str = ""
+    """Files of the simulated engine's built-in model; empty: the agent knows where its image has them."""
 
 
 def local_options(*, engine_python: str, python: str = sys.executable) -> RenderOptions:
@@ -44,4 +47,5 @@ def local_options(*, engine_python: str, python: str = sys.executable) -> Render
             EngineType.VLLM: (engine_python, *_VLLM_SERVER),
             EngineType.SIM: (python, *sim.PROGRAM[1:]),
         },
+        built_in_model_dir=str(resources.files("inferplane_engine") / "sim" / "model"),
     )

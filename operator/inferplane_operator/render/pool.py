@@ -11,6 +11,7 @@ from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_api.v1alpha1.units import format_bytes
 from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch.sim import has_profile
 from inferplane_operator.render import names
 from inferplane_operator.render.containers import (
     RUN_VOLUME,
@@ -85,7 +86,7 @@ def _merged(ours: Manifest, given: PoolInput) -> Manifest:
 
 def _pod_template(given: PoolInput) -> Manifest:
     spec = given.service.spec
-    weights, adapters = model_weights(spec.model), _adapter_weights(given.adapters)
+    weights, adapters = model_weights(spec.model, given.options.built_in_model_dir), _adapter_weights(given.adapters)
     everything = together((weights, *adapters))
     agent = agent_container(
         image=given.options.agent_image,
@@ -178,7 +179,9 @@ def _addresses() -> Addresses:
 
 def _sim_options(options: SimOptions | None, pool: PoolTemplate) -> SimOptions:
     given = options or SimOptions()
-    return given if given.profile else given.model_copy(update={"profile": pool.accelerator})
+    if given.profile or not has_profile(pool.accelerator):
+        return given
+    return given.model_copy(update={"profile": pool.accelerator})
 
 
 def _block_size(given: PoolInput) -> int:

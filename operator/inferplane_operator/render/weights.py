@@ -10,6 +10,7 @@ from typing import Final
 
 from inferplane_api.v1alpha1.model import ModelSpec
 from inferplane_api.v1alpha1.source import ModelSource
+from inferplane_engine.launch.sim import BUILT_IN_MODEL
 from inferplane_operator.render.errors import RenderError
 from inferplane_operator.render.names import DEFAULT_MODEL_CACHE, MODEL_CACHE, ref
 from inferplane_operator.render.values import Manifest
@@ -32,10 +33,10 @@ class Weights:
     pull_secrets: tuple[Manifest, ...] = ()
 
 
-def model_weights(model: ModelSpec) -> Weights:
+def model_weights(model: ModelSpec, built_in_directory: str) -> Weights:
     """Locate the weights of a service; without a source the model is built into the simulated engine."""
     if model.source is None:
-        return Weights(path=model.name, directory="")
+        return Weights(path=BUILT_IN_MODEL, directory=built_in_directory)
     return source_weights(model.source, volume="model", mount=MODEL_MOUNT, secret=model.secret_ref)
 
 
