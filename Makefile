@@ -19,7 +19,7 @@ CODE := $(PACKAGES) tests e2e tools bench
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------- environments
 
@@ -55,6 +55,11 @@ $(MODELS)/tiny-llama: tools/make_tiny_model.py tools/atomic_folder.py | .venv-en
 lock: .venv/.complete ## resolve requirements/*.txt anew
 	tools/lock.sh $(UV)
 
+# Real models' tokenizers, which tests compare against; without them those tests are skipped, in CI they fail.
+.PHONY: tokenizers
+tokenizers: .venv/.complete
+	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/python tools/fetch_tokenizers.py || test -z "$${CI:-}"
+
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
@@ -64,11 +69,11 @@ demo: .venv/.complete ## real vLLM on this machine: prefill, KV transfer, decode
 # ---------------------------------------------------------------- verify
 
 .PHONY: test
-test: .venv/.complete $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
+test: .venv/.complete tokenizers $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.complete ## tests without real engines and without the slow ones
+test-fast: .venv/.complete tokenizers ## tests without real engines and without the slow ones
 	$(PYTEST) -m "not engine and not slow" $(ARGS)
 
 .PHONY: check
