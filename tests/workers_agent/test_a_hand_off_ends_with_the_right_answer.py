@@ -2,8 +2,8 @@ from typing import Any
 
 import orjson
 import pytest
-from inferplane_runtime.http.api import Headers, UpstreamFailure
 
+from inferplane_runtime.http.api import Headers, UpstreamFailure
 from inferplane_workers.agent.testing import ENGINE, JSON, Bench, FakeCall
 from inferplane_workers.agent.timeline import Outcome, Side
 

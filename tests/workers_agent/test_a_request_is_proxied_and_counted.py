@@ -3,8 +3,8 @@ from typing import Any
 
 import orjson
 import pytest
-from inferplane_runtime.http.api import Headers, ResponseHead, UpstreamFailure
 
+from inferplane_runtime.http.api import Headers, ResponseHead, UpstreamFailure
 from inferplane_workers.agent.gate import Phase as GatePhase
 from inferplane_workers.agent.ledger import Phase
 from inferplane_workers.agent.testing import ENGINE, STREAM, Bench
@@ -16,7 +16,9 @@ ANSWER = orjson.dumps({"id": "x", "choices": [{"text": "ok"}], "usage": USAGE})
 
 def chunk(output: int, **more: Any) -> bytes:
     usage = {"prompt_tokens": 9, "total_tokens": 9 + output, "completion_tokens": output}
-    return b"data: " + orjson.dumps({"id": "x", "choices": [{"index": 0, "text": "t"}], "usage": usage, **more}) + b"\n\n"
+    return (
+        b"data: " + orjson.dumps({"id": "x", "choices": [{"index": 0, "text": "t"}], "usage": usage, **more}) + b"\n\n"
+    )
 
 
 def test_an_unstreamed_answer_passes_byte_by_byte_with_its_cached_tokens_in_the_head() -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inferplane_api.proto import worker_pb2 as pb
 
+from inferplane_api.proto import worker_pb2 as pb
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.ledger import Entry, Ledger, Ticket
 from inferplane_workers.agent.stream_hub import Expected, StreamHub, Subscription

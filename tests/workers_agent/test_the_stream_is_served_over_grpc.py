@@ -3,9 +3,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import grpc
 import pytest
+
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_api.proto import worker_pb2_grpc
-
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.ledger import Entry
 from inferplane_workers.agent.stream_hub import StreamHub
@@ -75,9 +75,7 @@ async def talk() -> list[str]:
         await served.to_send.put(pb.SubscriberMessage(resync=pb.Resync(reason="test")))
         await served.read(call, "block_snapshot")
         served.hub.accepted("r1")
-        await served.to_send.put(
-            pb.SubscriberMessage(expect=pb.Expect(request_id="r1", hashes=wire.pack([4, 5])))
-        )
+        await served.to_send.put(pb.SubscriberMessage(expect=pb.Expect(request_id="r1", hashes=wire.pack([4, 5]))))
         while served.hub.chain_of("r1") is None:
             await served.read(call, "heartbeat")
         await served.to_send.put(None)

@@ -33,12 +33,13 @@ class EngineClient:
         self._address = address
 
     async def get(self, path: bytes, *, timeout_s: float) -> Response | NoAnswer:
-        return await self._ask(Request(b"GET", path), timeout_s)
+        return await self.send(Request(b"GET", path), timeout_s=timeout_s)
 
     async def post(self, path: bytes, body: dict[str, Any], *, timeout_s: float) -> Response | NoAnswer:
-        return await self._ask(Request(b"POST", path, headers=_JSON, body=orjson.dumps(body)), timeout_s)
+        return await self.send(Request(b"POST", path, headers=_JSON, body=orjson.dumps(body)), timeout_s=timeout_s)
 
-    async def _ask(self, request: Request, timeout_s: float) -> Response | NoAnswer:
+    async def send(self, request: Request, *, timeout_s: float) -> Response | NoAnswer:
+        """Send one request and wait for its whole answer."""
         sink = _Collector(asyncio.get_running_loop().create_future())
         call = self._upstream.send(self._address, request, sink, silence_s=timeout_s)
         try:
