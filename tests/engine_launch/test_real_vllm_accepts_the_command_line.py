@@ -1,0 +1,130 @@
+"""The installed vLLM parses every flag that is rendered, and derives the endpoints that the agent listens to."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_engine.launch import (
+    AdapterModule,
+    Addresses,
+    EngineRole,
+    LaunchSpec,
+    launch,
+    rank_endpoint,
+)
+
+PYTHON = Path(__file__).parents[2] / ".venv-engine" / "bin" / "python"
+PROGRAM = ("python", "-m", "vllm.entrypoints.openai.api_server")
+EVENTS = "ipc:///run/inproc-e"
+SPEC = LaunchSpec(
+    engine=EngineType.VLLM,
+    role=EngineRole.PREFILL,
+    model="/models/m",
+    program=PROGRAM,
+    served_names=("m", "alias"),
+    block_size=32,
+    device=Device.CPU,
+    dtype="float32",
+    max_model_len=4096,
+    kv_cache_memory_bytes=2**28,
+    max_num_seqs=8,
+    max_num_batched_tokens=4096,
+    revision="main",
+    trust_remote_code=True,
+    shutdown_timeout_s=30.0,
+    addresses=Addresses(events=EVENTS, replay="ipc:///run/inproc-r"),
+    adapters=(AdapterModule("a", "/a", 8), AdapterModule("b", "/b", 16)),
+)
+SPECS = (
+    SPEC,
+    replace(SPEC, role=EngineRole.DECODE, prefix_caching=False),
+    replace(SPEC, device=Device.CUDA, tensor=2, pipeline=2, data=2, expert=True, role=EngineRole.AGGREGATED),
+)
+PARSE = """
+import json, sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.distributed.kv_events import ZmqEventPublisher
+FIELDS = ["model", "host", "port", "served_model_name", "block_size", "dtype", "max_model_len", "kv_cache_memory_bytes",
+          "enable_prefix_caching", "enable_prompt_tokens_details", "tensor_parallel_size", "pipeline_parallel_size",
+          "data_parallel_size", "enable_expert_parallel", "shutdown_timeout", "enforce_eager", "revision",
+          "distributed_executor_backend", "max_lora_rank", "max_num_seqs", "max_num_batched_tokens"]
+results = []
+for args in json.loads(sys.argv[1]):
+    parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(args)
+    validate_parsed_serve_args(parsed)
+    results.append({name: getattr(parsed, name) for name in FIELDS} | {
+        "lora": [module.name for module in parsed.lora_modules],
+        "events": parsed.kv_events_config.endpoint,
+        "replay": parsed.kv_events_config.replay_endpoint,
+        "transfer": parsed.kv_transfer_config and [parsed.kv_transfer_config.kv_role,
+                                                   parsed.kv_transfer_config.kv_load_failure_policy],
+        "ids": parsed.kv_transfer_config and parsed.kv_transfer_config.engine_id,
+        "binds": ZmqEventPublisher._is_bind_endpoint(parsed.kv_events_config.endpoint),
+        "rank1": ZmqEventPublisher.offset_endpoint_port(parsed.kv_events_config.endpoint, 1),
+    })
+print("RESULT" + json.dumps(results, default=str))
+"""
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not PYTHON.exists(), reason="needs a real engine: make engine"),
+]
+
+
+@pytest.fixture(scope="module")
+def parsed() -> list[dict[str, object]]:
+    arguments = json.dumps([launch(spec).args for spec in SPECS])
+    done = subprocess.run([PYTHON, "-c", PARSE, arguments], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: list[dict[str, object]] = json.loads(done.stdout.rpartition("RESULT")[2])
+    return results
+
+
+def test_every_flag_arrives(parsed: list[dict[str, object]]) -> None:
+    prefill, decode, wide = parsed
+
+    expected = {
+        "model": "/models/m",
+        "host": "127.0.0.1",
+        "port": 8200,
+        "served_model_name": ["m", "alias"],
+        "block_size": 32,
+        "dtype": "float32",
+        "max_model_len": 4096,
+        "kv_cache_memory_bytes": 2**28,
+        "enable_prefix_caching": True,
+        "enable_prompt_tokens_details": True,
+        "shutdown_timeout": 30,
+        "enforce_eager": True,
+        "revision": "main",
+        "distributed_executor_backend": "uni",
+        "max_lora_rank": 16,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 4096,
+        "lora": ["a", "b"],
+        "transfer": ["kv_producer", "recompute"],
+    }
+    assert expected == {name: prefill[name] for name in expected}
+    assert decode["transfer"] == ["kv_consumer", "recompute"]
+    assert decode["enable_prefix_caching"] is False
+    assert wide["transfer"] is None
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel")
+    assert [wide[name] for name in sizes] == [2, 2, 2, True]
+
+
+def test_an_engine_id_is_drawn_for_each_start(parsed: list[dict[str, object]]) -> None:
+    assert parsed[0]["ids"]
+    assert parsed[0]["ids"] != parsed[1]["ids"]
+
+
+def test_ranks_publish_where_the_agent_listens(parsed: list[dict[str, object]]) -> None:
+    assert parsed[0]["binds"] is True
+    assert parsed[0]["events"] == EVENTS
+    assert parsed[0]["rank1"] == rank_endpoint(EVENTS, 1)
