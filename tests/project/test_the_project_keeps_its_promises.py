@@ -37,9 +37,10 @@ def test_nothing_hides_the_standard_librarys_operator(repository: Path) -> None:
 
 
 def test_every_make_target_of_the_readme_exists(repository: Path) -> None:
-    named = set(re.findall(r"`make ([a-z][a-z-]*)`|^make ([a-z][a-z-]*)$", (repository / "README.md").read_text(), re.M))
+    readme = (repository / "README.md").read_text()
+    named = set(re.findall(r"`make ([a-z][a-z-]*)`|^make ([a-z][a-z-]*)$", readme, re.MULTILINE))
     targets = {first or second for first, second in named}
-    defined = set(re.findall(r"^([a-z][a-z-]*):", (repository / "Makefile").read_text(), re.M))
+    defined = set(re.findall(r"^([a-z][a-z-]*):", (repository / "Makefile").read_text(), re.MULTILINE))
 
     assert targets
     assert targets <= defined
