@@ -1,0 +1,159 @@
+"""What finished requests teach: speeds for the cost model, tests for the trust in a worker's events.
+
+Problem: predictions are only as good as what they were last compared with.  Idea: a report is matched with its
+decision, whose arrays still say what was predicted for that very worker (a fall-back included).  Evidence about blocks
+is weighed a little later, since block events may come after the report.  Trade-off: only requests that this router
+placed itself are used; other routers learn from theirs.
+Invariant: bounded work and memory per report; a report of an unknown request changes nothing.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from inferplane_api.proto import worker_pb2
+from inferplane_router.core import cost
+from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.fleet import Fleet
+from inferplane_router.core.mismatch import Evidence
+from inferplane_router.core.records import Appraisal, Decision
+from inferplane_router.core.roster import Worker
+from inferplane_router.core.values import Mismatch
+
+_SETTLE_S: Final = 2.0
+_MOST_PENDING: Final = 4096
+_OUTPUT_GAIN: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    due: float
+    worker: Worker
+    engine_start: str
+    slot: int
+    decision: Decision
+    reported_prompt_tokens: int
+    observed_tokens: int
+
+
+class Feedback:
+    """Learns for one service."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.expected_output = fleet.settings.output_tokens
+        self.convictions: dict[Mismatch, int] = {}
+        self._tests: deque[_Test] = deque(maxlen=_MOST_PENDING)
+
+    def take(self, worker: Worker, report: worker_pb2.RequestReport, decision: Decision, now: float) -> None:
+        """Use one report of a request that this router placed on `worker`."""
+        appraisal = decision.appraisal
+        if appraisal is None or report.dp_rank >= len(worker.slots):
+            return
+        slot = worker.slots[report.dp_rank]
+        row = appraisal.row(slot)
+        ref = None if row is None else appraisal.refs[slot]
+        if row is None or ref is None or ref.worker_id != worker.entry.worker_id:
+            return
+        if report.outcome == worker_pb2.OUTCOME_OK:
+            self._learn(worker, slot, row, report, appraisal)
+        if decision.ask.tokens is not None and report.outcome in {
+            worker_pb2.OUTCOME_OK,
+            worker_pb2.OUTCOME_CLIENT_GONE,
+        }:
+            self._schedule(worker, slot, report, decision, now)
+
+    def settle(self, now: float) -> None:
+        """Weigh the evidence whose time has come."""
+        while self._tests and self._tests[0].due <= now:
+            self._weigh(self._tests.popleft())
+
+    def next_due(self) -> float | None:
+        return self._tests[0].due if self._tests else None
+
+    def _learn(
+        self, worker: Worker, slot: int, row: int, report: worker_pb2.RequestReport, appraisal: Appraisal
+    ) -> None:
+        pool = worker.entry.pool
+        model = self._fleet.pools[pool]
+        load, prompt = appraisal.loads[row], float(report.prompt_tokens)
+        handed_over = bool(report.prefill_worker) and report.prefill_worker != worker.entry.worker_id
+        if not handed_over and report.cached_tokens_known and _is_time(report.prefill_s):
+            cached = float(report.cached_tokens)
+            features = cost.prefill_features(float(load[kernels.AHEAD_TOKENS]), max(1.0, prompt - cached), cached)
+            taken_s = report.prefill_s + (report.queue_s if _is_time(report.queue_s) else 0.0)
+            self._adjust(slot, kernels.PREFILL_FACTOR, model.prefill.observe(features, taken_s))
+        if report.side != worker_pb2.ROLE_PREFILL and report.output_tokens > 1 and _is_time(report.tpot_s):
+            context = float(load[kernels.CONTEXT_TOKENS]) + prompt + report.output_tokens / 2
+            features = cost.step_features(float(load[kernels.IN_FLIGHT]) + 1, context)
+            self._adjust(slot, kernels.STEP_FACTOR, model.step.observe(features, report.tpot_s))
+        if report.side != worker_pb2.ROLE_PREFILL:
+            self.expected_output += _OUTPUT_GAIN * (report.output_tokens - self.expected_output)
+        if handed_over and _is_time(report.transfer_s):
+            self._learn_transfer(slot, report, appraisal)
+        self._fleet.publish(pool)
+
+    def _learn_transfer(self, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
+        refs = appraisal.refs
+        for source in appraisal.prefills.tolist():
+            ref = refs[source]
+            if ref is not None and ref.worker_id == report.prefill_worker:
+                zones = int(self._fleet.tags[source, kernels.ZONE]), int(self._fleet.tags[slot, kernels.ZONE])
+                self._fleet.transfers.observe(*zones, float(report.transferred_tokens), report.transfer_s)
+                return
+
+    def _adjust(self, slot: int, column: int, ratio: float) -> None:
+        """Move a target's factor towards what sets it apart from its pool."""
+        settings = self._fleet.settings
+        row = self._fleet.speeds[slot]
+        target = min(settings.factor_most, max(settings.factor_least, ratio))
+        row[column] += settings.factor_gain * (target - row[column])
+
+    def _schedule(
+        self, worker: Worker, slot: int, report: worker_pb2.RequestReport, decision: Decision, now: float
+    ) -> None:
+        computed_here = not report.prefill_worker or report.prefill_worker == worker.entry.worker_id
+        if computed_here:
+            known, observed = report.cached_tokens_known, report.cached_tokens
+        else:
+            known, observed = report.decode_cached_tokens_known, report.decode_cached_tokens
+        if known and worker.identity is not None:
+            start = worker.identity.engine_start
+            prompt = report.prompt_tokens
+            self._tests.append(_Test(now + _SETTLE_S, worker, start, slot, decision, prompt, observed))
+
+    def _weigh(self, test: _Test) -> None:
+        worker, ask, appraisal = test.worker, test.decision.ask, test.decision.appraisal
+        space = worker.space
+        row = None if appraisal is None else appraisal.row(test.slot)
+        if (
+            worker.identity is None
+            or worker.identity.engine_start != test.engine_start
+            or test.slot not in worker.slots
+        ):
+            return
+        if space is None or row is None or appraisal is None or ask.tokens is None:
+            return
+        keys = space.hash(ask.tokens, ask.model.adapter, ask.salt)
+        evidence = Evidence(
+            prompt_tokens=ask.tokens.shape[0],
+            reported_prompt_tokens=test.reported_prompt_tokens,
+            block_size=space.key.block_size,
+            indexed_tokens=int(appraisal.firm_tokens[row]),
+            predicted_tokens=appraisal.hit_tokens(test.slot),
+            observed_tokens=test.observed_tokens,
+            expected_blocks=keys.shape[0],
+            held_blocks=space.index.held(test.slot, keys),
+            salted=ask.salt is not None,
+            adapter=ask.model.adapter is not None,
+            templated=ask.templated,
+        )
+        if worker.trust.test(evidence):
+            worker.show_trust()
+            if worker.trust.cause is not Mismatch.NONE:
+                self.convictions[worker.trust.cause] = self.convictions.get(worker.trust.cause, 0) + 1
+
+
+def _is_time(seconds: float) -> bool:
+    return math.isfinite(seconds) and seconds >= 0

@@ -1,0 +1,271 @@
+"""All targets of one service as arrays, so that a decision touches no object per worker.
+
+A *slot* is the number of a target (worker, data-parallel rank); a worker's ranks have consecutive slots.  Slots of
+workers that are gone are used again.  Workers that differ in model revision or block size (a rollout) name their
+blocks differently: each such key space has a block index and an overlay of its own, over the same slots.
+Invariant: whatever happens to a worker is written here at once; the choice reads arrays only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_extras, seed
+from inferplane_router.core.block_index import BlockIndex
+from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
+from inferplane_router.core.index_kernels import PLANES
+from inferplane_router.core.load import LoadTable
+from inferplane_router.core.overlay import Overlay
+from inferplane_router.core.prefix_kernels import Counts
+from inferplane_router.core.score_kernels import (
+    BLOCK_SIZE,
+    CAN_PREFILL,
+    PREFILL_BASE,
+    PREFILL_FACTOR,
+    PREFILL_SPREAD,
+    REVISION,
+    SPEEDS,
+    STEP_BASE,
+    STEP_FACTOR,
+    STEP_SPREAD,
+    TAGS,
+    ZONE,
+    Floats,
+    Slots,
+)
+from inferplane_router.core.values import Hashes, TargetRef, Tokens
+
+Mask = NDArray[np.bool_]
+
+_UNLIMITED = 1 << 40
+_Item = TypeVar("_Item", bound=np.generic)
+
+
+@dataclass(slots=True)
+class Space:
+    """One key space: who has which block, and who will."""
+
+    key: KeySpace
+    index: BlockIndex = field(default_factory=BlockIndex)
+    overlay: Overlay = field(default_factory=Overlay)
+    trusted: Hashes = field(default_factory=lambda: np.zeros(1, np.uint64))
+    """Bits of the targets whose rows in the index count (exact mode)."""
+    seeds: dict[Adapter | None, int] = field(default_factory=dict[Adapter | None, int])
+
+    def reserve(self, slots: int) -> None:
+        self.index.reserve(slots)
+        self.overlay.reserve(self.index.words)
+        if self.trusted.shape[0] < self.index.words:
+            self.trusted = np.concatenate((self.trusted, np.zeros(self.index.words - self.trusted.shape[0], np.uint64)))
+
+    def trusts(self, slot: int) -> bool:
+        return bool(int(self.trusted[slot >> 6]) >> (slot & 63) & 1)
+
+    def trust(self, slot: int, *, exact: bool) -> None:
+        bit = np.uint64(1 << (slot & 63))
+        word = slot >> 6
+        self.trusted[word] = self.trusted[word] | bit if exact else self.trusted[word] & ~bit
+
+    def hash(self, tokens: Tokens, adapter: Adapter | None, salt: str | None) -> Hashes:
+        start = self.seeds.get(adapter)
+        if start is None:
+            start = self.seeds[adapter] = seed(self.key, adapter)
+        return hash_blocks(tokens, self.key.block_size, start, prompt_extras(salt))
+
+    def find(self, keys: Hashes, counts: Counts) -> None:
+        self.index.find(keys, self.trusted, self.overlay.cells, counts)
+
+
+class Fleet:
+    """Targets, speeds and loads of one service."""
+
+    def __init__(self, *, epoch: int, settings: CostSettings) -> None:
+        self.settings = settings
+        self.size = 64
+        self.speeds: Floats = np.zeros((self.size, SPEEDS))
+        self.tags: Slots = np.zeros((self.size, TAGS), np.int64)
+        self.identities: Hashes = np.zeros(self.size, np.uint64)
+        self.ready_prefill: Mask = np.zeros(self.size, np.bool_)
+        self.ready_decode: Mask = np.zeros(self.size, np.bool_)
+        self.suspect: Mask = np.zeros(self.size, np.bool_)
+        self.most_requests: Slots = np.full(self.size, _UNLIMITED, np.int64)
+        self.kv_blocks: Slots = np.zeros(self.size, np.int64)
+        """How many blocks the engine holds; 0 when it did not say."""
+        self.space_of: Slots = np.full(self.size, -1, np.int64)
+        self.version = 0
+        """Rises whenever a worker says something new of itself."""
+        self.load = LoadTable(epoch=epoch)
+        self.spaces: list[Space] = []
+        self.pools: dict[str, PoolModel] = {}
+        self.transfers = TransferModels(settings)
+        self.pool_of: dict[int, str] = {}
+        self._revisions: dict[str, int] = {}
+        self._zones: dict[str, int] = {}
+        self._free: list[int] = list(range(self.size))
+        self.counts: Counts = np.zeros((self.size, PLANES), np.int32)
+        self.adapters: dict[Adapter, Mask] = {}
+        self.refs: tuple[TargetRef | None, ...] = (None,) * self.size
+        """Replaced as a whole, so that a decision record may keep the one it was made with."""
+
+    def allot(self, ranks: int) -> range:
+        """Find consecutive free slots for a worker's ranks."""
+        free = sorted(self._free)
+        for start in free:
+            if all(slot in self._free for slot in range(start, start + ranks)):
+                slots = range(start, start + ranks)
+                self._free = [slot for slot in free if slot not in slots]
+                return slots
+        self._grow(self.size + max(64, -(-ranks // 64) * 64))
+        return self.allot(ranks)
+
+    def release(self, slots: range) -> None:
+        """Forget everything about these slots."""
+        for slot in slots:
+            self.ready_prefill[slot] = self.ready_decode[slot] = self.suspect[slot] = False
+            self.load.drop(slot)
+            self.speeds[slot] = 0
+            if self.space_of[slot] >= 0:
+                space = self.spaces[int(self.space_of[slot])]
+                space.index.drop(slot)
+                space.overlay.drop_target(slot)
+                space.trust(slot, exact=False)
+            self.space_of[slot] = -1
+            self.pool_of.pop(slot, None)
+            for mask in self.adapters.values():
+                mask[slot] = False
+            self._free.append(slot)
+        self.version += 1
+        self.refs = tuple(None if slot in slots else ref for slot, ref in enumerate(self.refs))
+
+    def describe(
+        self,
+        slot: int,
+        *,
+        ref: TargetRef,
+        key_space: KeySpace,
+        revision: str,
+        zone: str,
+        pool: str,
+        can_prefill: bool,
+        most_requests: int,
+        kv_blocks: int,
+        hybrid: bool,
+        drop_blocks: int,
+    ) -> Space:
+        """Write down what a worker says of itself; the slot's blocks are forgotten if it changed its key space."""
+        number = self._space_number(key_space)
+        if self.space_of[slot] >= 0 and self.space_of[slot] != number:
+            before = self.spaces[int(self.space_of[slot])]
+            before.index.drop(slot)
+            before.overlay.drop_target(slot)
+            before.trust(slot, exact=False)
+        self.space_of[slot] = number
+        space = self.spaces[number]
+        space.index.describe(slot, hybrid=hybrid, drop_blocks=drop_blocks)
+        row = self.tags[slot]
+        row[REVISION] = self._revisions.setdefault(revision, len(self._revisions))
+        row[ZONE] = self._zones.setdefault(zone, len(self._zones))
+        self.transfers.reserve(len(self._zones))
+        row[BLOCK_SIZE] = key_space.block_size
+        row[CAN_PREFILL] = can_prefill
+        self.most_requests[slot] = most_requests or _UNLIMITED
+        self.kv_blocks[slot] = min(kv_blocks, _UNLIMITED)
+        self.version += 1
+        self.identities[slot] = _identity(ref)
+        self.refs = (*self.refs[:slot], ref, *self.refs[slot + 1 :])
+        self.pool_of[slot] = pool
+        if pool not in self.pools:
+            self.pools[pool] = PoolModel(self.settings)
+        if self.speeds[slot, PREFILL_FACTOR] == 0:
+            self.speeds[slot, PREFILL_FACTOR] = self.speeds[slot, STEP_FACTOR] = 1.0
+        self.publish(pool)
+        return space
+
+    def set_adapters(self, slots: range, adapters: Iterable[Adapter]) -> None:
+        """Say which adapters a worker has loaded."""
+        for mask in self.adapters.values():
+            mask[slots.start : slots.stop] = False
+        for adapter in adapters:
+            mask = self.adapters.setdefault(adapter, np.zeros(self.size, np.bool_))
+            mask[slots.start : slots.stop] = True
+        self.adapters = {adapter: mask for adapter, mask in self.adapters.items() if mask.any()}
+
+    def publish(self, pool: str) -> None:
+        """Write a pool's learned speeds into the rows of its targets."""
+        model = self.pools[pool]
+        for slot, name in self.pool_of.items():
+            if name != pool:
+                continue
+            row = self.speeds[slot]
+            row[PREFILL_BASE : PREFILL_BASE + 3] = model.prefill.coefficients
+            row[PREFILL_SPREAD] = model.prefill.spread
+            row[STEP_BASE : STEP_BASE + 3] = model.step.coefficients
+            row[STEP_SPREAD] = model.step.spread
+
+    def find(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> list[Hashes]:
+        """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""
+        self.counts[:] = 0
+        if tokens is None:
+            return []
+        hashes: list[Hashes] = []
+        for number, space in enumerate(self.spaces):
+            keys = space.hash(tokens, adapter, salt)
+            hashes.append(keys)
+            reusable = keys[: max(0, (tokens.shape[0] - 1) // space.key.block_size)]  # the last token is recomputed
+            if len(self.spaces) == 1:
+                space.find(reusable, self.counts)
+                continue
+            counts = np.zeros_like(self.counts)
+            space.find(reusable, counts)
+            here = self.space_of == number
+            self.counts[here] = counts[here]
+        return hashes
+
+    def space_at(self, slot: int) -> Space | None:
+        """Return the key space of a slot, None before its worker has identified itself."""
+        number = int(self.space_of[slot])
+        return self.spaces[number] if number >= 0 else None
+
+    def _space_number(self, key: KeySpace) -> int:
+        for number, space in enumerate(self.spaces):
+            if space.key == key:
+                return number
+        space = Space(key)
+        space.reserve(self.size)
+        for number in range(len(self.spaces)):
+            if not (self.space_of == number).any():  # the last worker of an older revision is gone
+                self.spaces[number] = space
+                return number
+        self.spaces.append(space)
+        return len(self.spaces) - 1
+
+    def _grow(self, size: int) -> None:
+        self.speeds, self.tags = _grown(self.speeds, size), _grown(self.tags, size)
+        self.identities, self.counts = _grown(self.identities, size), _grown(self.counts, size)
+        self.ready_prefill, self.ready_decode = _grown(self.ready_prefill, size), _grown(self.ready_decode, size)
+        self.suspect = _grown(self.suspect, size)
+        self.most_requests = _grown(self.most_requests, size, _UNLIMITED)
+        self.kv_blocks = _grown(self.kv_blocks, size)
+        self.space_of = _grown(self.space_of, size, -1)
+        self.adapters = {adapter: _grown(mask, size) for adapter, mask in self.adapters.items()}
+        self.refs += (None,) * (size - self.size)
+        self.load.reserve(size)
+        for space in self.spaces:
+            space.reserve(size)
+        self._free += range(self.size, size)
+        self.size = size
+
+
+def _identity(ref: TargetRef) -> int:
+    name = f"{ref.worker_id}#{ref.rank}".encode()
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
+
+
+def _grown(values: NDArray[_Item], size: int, fill: int = 0) -> NDArray[_Item]:
+    grown = np.full((size, *values.shape[1:]), fill, values.dtype)
+    grown[: values.shape[0]] = values
+    return grown

@@ -1,0 +1,148 @@
+"""What every target has to do, as sets of requests, kept as sums for scoring.
+
+Problem: a router must count what it has just sent, before the worker says so, and must not count it twice or for ever.
+Idea: entries are keyed by (router epoch, request id), as agents report them: our own entry is replaced by the report
+of the same request, another router's is added, and FINISHED removes either.  An entry that its agent never confirms
+expires.  Trade-off: sums are kept incrementally, one entry at a time.
+Invariant: the row of a slot is the sum over its entries.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from inferplane_api.proto import worker_pb2
+from inferplane_router.core.score_kernels import AHEAD_TOKENS, CONTEXT_TOKENS, IN_FLIGHT, LOADS, WAITING, Floats
+
+_NEVER: Final = float("inf")
+
+Key = tuple[int, str]
+"""(epoch of the router process, request id)."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    prompt_tokens: int
+    uncached_tokens: int
+    output_tokens: int
+    prefilling: bool
+    decodes: bool
+    """False once a prefill worker has answered: it holds memory, but computes nothing more."""
+    expires: float
+    """When it goes unless the agent confirms it; infinity once it has."""
+
+
+class LoadTable:
+    """Loads of the targets of one service."""
+
+    def __init__(self, *, epoch: int, unconfirmed_s: float = 10.0) -> None:
+        self._epoch = epoch
+        self._unconfirmed_s = unconfirmed_s
+        self.rows: Floats = np.zeros((64, LOADS))
+        self._entries: dict[int, dict[Key, _Entry]] = {}
+        self._due: list[tuple[float, int, Key]] = []
+
+    def reserve(self, slots: int) -> None:
+        if slots > self.rows.shape[0]:
+            rows = np.zeros((slots, LOADS))
+            rows[: self.rows.shape[0]] = self.rows
+            self.rows = rows
+
+    def expect(self, slot: int, request_id: str, *, prompt: int, uncached: int, now: float) -> None:
+        """Count a request that was just routed there."""
+        key = (self._epoch, request_id)
+        expires = now + self._unconfirmed_s
+        self._put(slot, key, _Entry(prompt, uncached, 0, prefilling=uncached > 0, decodes=True, expires=expires))
+        heapq.heappush(self._due, (expires, slot, key))
+
+    def report(self, slot: int, reported: worker_pb2.LoadEntry, *, decodes: bool) -> None:
+        """Take an agent's word for one request; `decodes` is False for a prefill pool's worker."""
+        key = (reported.router_epoch, reported.request_id)
+        if reported.phase == worker_pb2.LOAD_PHASE_FINISHED:
+            self._take(slot, key)
+            return
+        if reported.phase not in {worker_pb2.LOAD_PHASE_ACCEPTED, worker_pb2.LOAD_PHASE_PREFILL_DONE}:
+            return
+        known = self._entries.get(slot, {}).get(key)
+        prefilled = reported.phase == worker_pb2.LOAD_PHASE_PREFILL_DONE
+        prompt = reported.prompt_tokens or (known.prompt_tokens if known else 0)
+        uncached = known.uncached_tokens if known else reported.uncached_tokens
+        self._put(
+            slot,
+            key,
+            _Entry(
+                prompt_tokens=prompt,
+                uncached_tokens=uncached,
+                output_tokens=reported.output_tokens,
+                prefilling=not prefilled and uncached > 0,
+                decodes=decodes or not prefilled,
+                expires=_NEVER,
+            ),
+        )
+
+    def release(self, slot: int, request_id: str) -> None:
+        """Drop our own entry of a request, confirmed or not."""
+        self._take(slot, (self._epoch, request_id))
+
+    def replace(self, slots: range, entries: Iterable[worker_pb2.LoadEntry], *, decodes: bool) -> None:
+        """Take a snapshot: what the agent had confirmed and does not name any more is gone."""
+        named = [(slots.start + entry.dp_rank, entry) for entry in entries if entry.dp_rank < len(slots)]
+        keep = {(slot, (entry.router_epoch, entry.request_id)) for slot, entry in named}
+        for slot in slots:
+            for key, known in tuple(self._entries.get(slot, {}).items()):
+                if known.expires == _NEVER and (slot, key) not in keep:
+                    self._take(slot, key)
+        for slot, entry in named:
+            self.report(slot, entry, decodes=decodes)
+
+    def unconfirm(self, slot: int, now: float) -> None:
+        """Follow a lost stream: others' requests are forgotten, ours must be confirmed again."""
+        for key, entry in tuple(self._entries.get(slot, {}).items()):
+            if key[0] != self._epoch:
+                self._take(slot, key)
+            elif entry.expires == _NEVER:
+                entry.expires = now + self._unconfirmed_s
+                heapq.heappush(self._due, (entry.expires, slot, key))
+
+    def drop(self, slot: int) -> None:
+        self._entries.pop(slot, None)
+        self.rows[slot] = 0
+
+    def expire(self, now: float) -> None:
+        while self._due and self._due[0][0] <= now:
+            expires, slot, key = heapq.heappop(self._due)
+            entry = self._entries.get(slot, {}).get(key)
+            if entry is not None and entry.expires == expires:
+                self._take(slot, key)
+
+    def next_expiry(self) -> float | None:
+        return self._due[0][0] if self._due else None
+
+    def has(self, slot: int, request_id: str) -> bool:
+        """Whether a request of ours is counted there."""
+        return (self._epoch, request_id) in self._entries.get(slot, ())
+
+    def in_flight(self, slot: int) -> int:
+        return len(self._entries.get(slot, ()))
+
+    def _put(self, slot: int, key: Key, entry: _Entry) -> None:
+        self._take(slot, key)
+        self._entries.setdefault(slot, {})[key] = entry
+        self._add(slot, entry, 1)
+
+    def _take(self, slot: int, key: Key) -> None:
+        entry = self._entries.get(slot, {}).pop(key, None)
+        if entry is not None:
+            self._add(slot, entry, -1)
+
+    def _add(self, slot: int, entry: _Entry, sign: int) -> None:
+        row = self.rows[slot]
+        if entry.prefilling:
+            row[AHEAD_TOKENS] += sign * entry.uncached_tokens
+            row[WAITING] += sign
+        if entry.decodes:
+            row[IN_FLIGHT] += sign
+            row[CONTEXT_TOKENS] += sign * (entry.prompt_tokens + entry.output_tokens)

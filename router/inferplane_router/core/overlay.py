@@ -1,0 +1,156 @@
+"""Predicted blocks: what routed requests will store, until their workers say so.
+
+Problem: between a decision and the engine's block events pass milliseconds to seconds; whoever decides meanwhile must
+already see the blocks coming, or a burst of equal prompts spreads over all workers.  Idea: one small table beside the
+index, with the same bits, that `find` reads together with it.  Every (block, target) belongs to the request that
+predicted it last; it goes when the worker really stores or removes the block, when the request fails, or with time.
+For a worker in approximate mode this table, with a long time to live, is all that is known.
+Trade-off: the last predictor owns a block, so when it fails early an older prediction of the same block is lost.
+Invariant: a bit is set exactly while some entry owns it.
+"""
+
+import heapq
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+
+from inferplane_router.core import overlay_kernels as kernels
+from inferplane_router.core.block_index import Table
+from inferplane_router.core.index_kernels import Cells
+from inferplane_router.core.values import Hashes
+
+_BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
+_COLUMN: Final = np.uint64(1)
+_Key = TypeVar("_Key", int, str)
+
+
+@dataclass(slots=True)
+class _Entry:
+    request_id: str
+    target: int
+    keys: Hashes
+    until: float
+
+
+class Overlay:
+    """Predictions for the targets of one key space."""
+
+    def __init__(self, *, words: int = 1) -> None:
+        self._words = words
+        self._bits = Table(words=words)
+        self._owners = Table(words=1)
+        self._none: Cells = np.zeros(words + 1, np.uint64)
+        self._entries: dict[int, _Entry] = {}
+        self._of_request: dict[str, list[int]] = {}
+        self._of_target: dict[int, list[int]] = {}
+        self._blocks: dict[int, int] = {}
+        self._due: list[tuple[float, int]] = []
+        self._next = 1
+
+    @property
+    def cells(self) -> Cells:
+        """The table that `find` reads as `guesses`."""
+        return self._bits.cells if self._entries else self._none
+
+    @property
+    def nbytes(self) -> int:
+        return self._bits.nbytes + self._owners.nbytes
+
+    def blocks(self, target: int) -> int:
+        """Return how many blocks are predicted for a target, those stored meanwhile included."""
+        return self._blocks.get(target, 0)
+
+    def total_blocks(self) -> int:
+        return sum(self._blocks.values())
+
+    def reserve(self, words: int) -> None:
+        """Follow the index to more words of targets."""
+        if words > self._words:
+            moved_to = np.arange(self._words + 1, dtype=np.uint64)
+            self._bits.widen(words, moved_to)
+            self._words = words
+            self._none = np.zeros(words + 1, np.uint64)
+
+    def predict(self, request_id: str, target: int, keys: Hashes, until: float, *, at_most: int = 0) -> None:
+        """Add what a request will store; beyond `at_most` blocks (if not 0) the target's oldest entries go."""
+        if not keys.shape[0]:
+            return
+        number, self._next = self._next, self._next + 1
+        self._entries[number] = _Entry(request_id, target, keys, until)
+        self._of_request.setdefault(request_id, []).append(number)
+        self._of_target.setdefault(target, []).append(number)
+        self._blocks[target] = self._blocks.get(target, 0) + keys.shape[0]
+        heapq.heappush(self._due, (until, number))
+        self._own(target, keys, number)
+        while at_most and self._blocks[target] > at_most and len(self._of_target[target]) > 1:
+            self._drop(self._of_target[target][0])
+
+    def shorten(self, request_id: str, target: int, until: float) -> None:
+        """Let a request's entries at a target end earlier."""
+        for number in self._of_request.get(request_id, ()):
+            entry = self._entries[number]
+            if entry.target == target and until < entry.until:
+                entry.until = until
+                heapq.heappush(self._due, (until, number))
+
+    def forget(self, request_id: str, target: int | None = None) -> None:
+        """Take back what a request predicted, at one target or everywhere."""
+        for number in tuple(self._of_request.get(request_id, ())):
+            if target is None or self._entries[number].target == target:
+                self._drop(number)
+
+    def settle(self, target: int, keys: Hashes) -> None:
+        """Follow the worker: it has really stored or removed these blocks."""
+        if target in self._of_target:
+            self._disown(target, keys, 0)
+
+    def drop_target(self, target: int) -> None:
+        for number in tuple(self._of_target.get(target, ())):
+            self._drop(number)
+
+    def expire(self, now: float) -> None:
+        while self._due and self._due[0][0] <= now:
+            until, number = heapq.heappop(self._due)
+            entry = self._entries.get(number)
+            if entry is not None and entry.until == until:
+                self._drop(number)
+
+    def next_expiry(self) -> float | None:
+        return self._due[0][0] if self._due else None
+
+    def _own(self, target: int, keys: Hashes, number: int) -> None:
+        self._bits.store(keys, _COLUMN + np.uint64(target >> 6), _BITS[target & 63])
+        owners = self._owners
+        owners.make_room(keys.shape[0])
+        owners.used += kernels.own(owners.cells, owners.width, keys, np.uint64(target), np.uint64(number))
+
+    def _disown(self, target: int, keys: Hashes, number: int) -> None:
+        kernels.disown(
+            self._owners.cells,
+            self._owners.width,
+            keys,
+            np.uint64(target),
+            np.uint64(number),
+            self._bits.cells,
+            self._bits.width,
+            _COLUMN + np.uint64(target >> 6),
+            _BITS[target & 63],
+        )
+
+    def _drop(self, number: int) -> None:
+        entry = self._entries.pop(number)
+        self._disown(entry.target, entry.keys, number)
+        _discard(self._of_request, entry.request_id, number)
+        _discard(self._of_target, entry.target, number)
+        self._blocks[entry.target] -= entry.keys.shape[0]
+        if entry.target not in self._of_target:
+            del self._blocks[entry.target]
+
+
+def _discard(index: dict[_Key, list[int]], key: _Key, number: int) -> None:
+    """Take a number out of an index of lists; an empty list goes with it."""
+    numbers = index[key]
+    numbers.remove(number)
+    if not numbers:
+        del index[key]

@@ -1,0 +1,165 @@
+"""From one request to one place: filter, appraise, then let the service's policy pick.
+
+Filters decide who may be asked at all and are the same for every policy; the appraisal gives every policy predicted
+times; the policy picks.  Invariants: prefill and decode workers of different revisions never meet; a request that some
+healthy worker could serve is not refused for want of a better one (suspect workers and a decode worker that prefills
+itself are the last resorts).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+
+from inferplane_api.catalogue import RoutingMode
+from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.fleet import Fleet, Mask
+from inferplane_router.core.score_kernels import Floats, Slots
+from inferplane_router.core.values import Ask, Hashes
+
+_PRIORITY_REACH: Final = 6
+_LEAST_HOLD_S: Final = 1.0
+
+
+class NoPlace(StrEnum):
+    """Why there is no place now."""
+
+    NOBODY = "nobody"  # no worker may be asked
+    NO_ROOM = "no room"  # all that may be asked are full
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Slots; `prefills` is empty when the decode target prefills itself."""
+
+    decode: int
+    prefills: tuple[int, ...]
+    ttft_s: float
+    tpot_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a policy picks from: slots that may be asked, and everything known of them, by slot."""
+
+    fleet: Fleet
+    prefills: Slots
+    decodes: Slots
+    question: Floats
+    terms: Floats
+    seed: np.uint64
+    """The first block's hash, or random bits when there is none: ties are broken by it."""
+
+    def ttft_s(self, decode: int, prefill: int | None) -> float:
+        """Predict the time to the first token of a combination."""
+        source = decode if prefill is None else prefill
+        ttft = float(self.terms[source, kernels.PREFILLED_S] + self.terms[decode, kernels.TPOT_S])
+        if prefill is not None:
+            zones = int(self.fleet.tags[prefill, kernels.ZONE]), int(self.fleet.tags[decode, kernels.ZONE])
+            moved = max(0.0, float(self.question[kernels.PROMPT] - self.terms[decode, kernels.HIT_TOKENS]))
+            transfers = self.fleet.transfers
+            ttft += float(transfers.base[zones] + transfers.per_token[zones] * moved)
+        return ttft
+
+
+class Policy(Protocol):
+    """Picks from a view; None when nobody in it has room."""
+
+    @property
+    def name(self) -> str: ...
+
+    def pick(self, view: View) -> Choice | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A choice with what it was made from, for the record."""
+
+    choice: Choice
+    view: View
+    hashes: list[Hashes]
+
+
+def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, seed: int) -> Placed | NoPlace:
+    """Find a place for `ask`; `seed` breaks ties of prompts that have no block."""
+    prefill_mask, decode_mask = allowed(fleet, ask)
+    decodes = np.flatnonzero(decode_mask)
+    if decodes.shape[0] == 0:
+        return NoPlace.NOBODY
+    mode = ask.model.service.mode
+    prefills = np.flatnonzero(prefill_mask) if mode is not RoutingMode.AGGREGATED else decodes[:0]
+    paired = prefills.shape[0] > 0 and bool(
+        np.isin(fleet.tags[decodes, kernels.REVISION], fleet.tags[prefills, kernels.REVISION]).any()
+    )
+    can_stand_alone = bool(fleet.tags[decodes, kernels.CAN_PREFILL].any())
+    alone = can_stand_alone and (mode is not RoutingMode.DISAGGREGATED or not paired)
+    if not paired and not alone:
+        return NoPlace.NOBODY
+    hashes = fleet.find(ask.tokens, ask.model.adapter, ask.salt)
+    question = _question(fleet, ask, expected_output)
+    question[kernels.PAIRED], question[kernels.ALONE] = paired, alone
+    roomy = decodes[fleet.load.rows[decodes, kernels.IN_FLIGHT] < fleet.most_requests[decodes]]
+    terms = np.zeros((fleet.size, kernels.TERMS))
+    for slots in (prefills, decodes):
+        kernels.appraise(fleet.counts, fleet.speeds, fleet.load.rows, fleet.tags, question, slots, terms)
+    first = next((keys[0] for keys in hashes if keys.shape[0]), np.uint64(seed))
+    view = View(fleet, prefills, roomy, question, terms, first)
+    choice = policy.pick(view) if roomy.shape[0] else None
+    return NoPlace.NO_ROOM if choice is None else Placed(choice, view, hashes)
+
+
+def allowed(fleet: Fleet, ask: Ask) -> tuple[Mask, Mask]:
+    """Filter: who may prefill and who may decode; suspects only where nobody else may decode."""
+    may = _may(fleet, ask)
+    prefill, decode = fleet.ready_prefill, fleet.ready_decode
+    if may is not None:
+        prefill, decode = prefill & may, decode & may
+    if fleet.suspect.any():
+        sound = ~fleet.suspect
+        if (decode & sound).any():
+            decode = decode & sound
+        prefill = prefill & sound
+    return prefill, decode
+
+
+def _may(fleet: Fleet, ask: Ask) -> Mask | None:
+    """Return who may be asked by name and adapter, None for all."""
+    may: Mask | None = None
+    if ask.model.adapter is not None:
+        may = fleet.adapters.get(ask.model.adapter, np.zeros(fleet.size, np.bool_)).copy()
+    if ask.exclude or ask.only:
+        may = np.ones(fleet.size, np.bool_) if may is None else may
+        for slot, ref in enumerate(fleet.refs):
+            if ref is not None and (ref.worker_id in ask.exclude or (ask.only and ref.worker_id not in ask.only)):
+                may[slot] = False
+    return may
+
+
+def _question(fleet: Fleet, ask: Ask, expected_output: float) -> Floats:
+    settings, service = fleet.settings, ask.model.service
+    ttft_s = service.ttft_s if ask.ttft_s is None else ask.ttft_s
+    tpot_s = service.tpot_s if ask.tpot_s is None else ask.tpot_s
+    output = min(expected_output, ask.max_tokens) if ask.max_tokens else expected_output
+    weight = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority))
+    return np.array(
+        (
+            0 if ask.tokens is None else ask.tokens.shape[0],
+            max(1.0, output),
+            ttft_s,
+            tpot_s,
+            weight,
+            settings.host_token_s,
+            settings.disk_token_s,
+            settings.remote_token_s,
+            settings.own_latency,
+            settings.others_floor,
+            settings.spread_floor_s,
+            settings.near_s,
+            settings.near_share,
+            0.0,
+            0.0,
+            max(ttft_s, _LEAST_HOLD_S),
+        ),
+        np.float64,
+    )

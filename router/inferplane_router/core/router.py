@@ -1,0 +1,209 @@
+"""The router core: names, services, workers and requests behind one small facade (see `facade` for its contract)."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from inferplane_api.catalogue import Catalogue
+from inferplane_api.proto import worker_pb2
+from inferplane_api.proto.router_pb2 import DecisionRecord
+from inferplane_engine.identity import Adapter
+from inferplane_router.core.health import HealthEvent
+from inferplane_router.core.naming import Names, ServiceKey, find_adapter, service_key
+from inferplane_router.core.records import Records, readable
+from inferplane_router.core.roster import Worker, gather_facts
+from inferplane_router.core.service import Service
+from inferplane_router.core.values import (
+    Answer,
+    Ask,
+    ModelFacts,
+    RefusalReason,
+    Refused,
+    ResolvedModel,
+    Resync,
+    Routed,
+    Statistics,
+    UnknownModel,
+)
+from inferplane_router.core.views import Counters, statistics
+
+_SILENCE_S: Final = 30.0
+"""A worker whose stream is lost is given up after this."""
+_PENANCE_S: Final = 5.0
+"""A worker that failed a request is avoided for this long."""
+_SWEEP_S: Final = 15.0
+
+
+class RouterCore:
+    """Implements `facade.Routing` and `facade.WorkerFeed`."""
+
+    def __init__(self, *, epoch: int, rng: Random, wall_clock: Callable[[], float]) -> None:
+        self._epoch = epoch
+        self._rng = rng
+        self._wall_clock = wall_clock
+        self._names = Names()
+        self._services: dict[ServiceKey, Service] = {}
+        self._workers: dict[str, Worker] = {}
+        self._service_of: dict[str, ServiceKey] = {}
+        self._records = Records()
+        self._counters = Counters()
+        self._orphans: list[tuple[str, Refused]] = []
+        self._facts_of: dict[tuple[ServiceKey, Adapter | None], tuple[int, ModelFacts | None]] = {}
+        self._swept = 0.0
+
+    # Feed --------------------------------------------------------------------------------------------------------
+
+    def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:
+        self._names = Names.of(catalogue)
+        wanted = {service_key(service): service for service in catalogue.services}
+        for key, settings in wanted.items():
+            if key in self._services:
+                self._services[key].follow(settings)
+            else:
+                self._services[key] = Service(settings, epoch=self._epoch, rng=self._rng, records=self._records)
+        entries = {entry.worker_id: entry for entry in catalogue.workers if (entry.namespace, entry.service) in wanted}
+        for worker_id, worker in tuple(self._workers.items()):
+            entry = entries.get(worker_id)
+            if entry is None or self._home_of(worker) != (entry.namespace, entry.service):
+                worker.leave()
+                del self._workers[worker_id]
+        for worker_id, entry in entries.items():
+            known = self._workers.get(worker_id)
+            if known is None:
+                self._workers[worker_id] = Worker(entry, self._services[entry.namespace, entry.service].fleet)
+            elif known.entry != entry:
+                known.move(entry)
+        for key in self._services.keys() - wanted.keys():
+            self._orphans += self._services.pop(key).close(self._wall_clock())
+
+    def worker_connected(self, worker_id: str, now: float) -> None:
+        del now  # every call of the feed has its time; this one does not need it
+        if (worker := self._workers.get(worker_id)) is not None:
+            worker.connect()
+
+    def worker_lost(self, worker_id: str, now: float) -> None:
+        if (worker := self._workers.get(worker_id)) is not None:
+            worker.lose(now, _SILENCE_S)
+
+    def on_worker_message(self, worker_id: str, message: worker_pb2.WorkerMessage, now: float) -> Resync | None:
+        if (worker := self._workers.get(worker_id)) is None:
+            return None
+        resync = worker.hear(message, now)
+        if message.HasField("report"):
+            self._take_report(worker, message.report, now)
+        return resync
+
+    # Routing -----------------------------------------------------------------------------------------------------
+
+    def resolve_model(self, name: str) -> ResolvedModel | UnknownModel:
+        target = self._names.follow(name, self._rng)
+        if (settings := self._names.served.get(target)) is not None:
+            service = self._services[service_key(settings)]
+            facts = self._facts(service, None)
+            served = settings.served_names[0]
+            return ResolvedModel(name, settings, served, facts=facts)
+        loaded = ((key, each) for key, service in self._services.items() for each in service.fleet.adapters)
+        if (found := find_adapter(target, loaded)) is not None:
+            key, adapter = found
+            service = self._services[key]
+            facts = self._facts(service, adapter)
+            return ResolvedModel(name, service.settings, adapter.name, adapter=adapter, facts=facts)
+        return UnknownModel(name, self.model_names())
+
+    def model_names(self) -> tuple[str, ...]:
+        names = dict.fromkeys((*self._names.served, *self._names.routes))
+        for service in self._services.values():
+            names |= dict.fromkeys(sorted(adapter.name for adapter in service.fleet.adapters))
+        return tuple(names)
+
+    def pick(self, ask: Ask, now: float) -> Answer:
+        service = self._services.get(service_key(ask.model.service))
+        if ask.request_id in self._service_of:
+            raise ValueError(f"request_id {ask.request_id!r} is in force already; use another one")
+        if service is None:
+            return self._counters.count(_service_gone(ask))
+        self._service_of[ask.request_id] = service_key(ask.model.service)
+        return self._answered(service.pick(ask, now, self._wall_clock()))
+
+    def retry(self, request_id: str, failed_worker: str, now: float) -> Answer:
+        service = self._services[self._service_of[request_id]]
+        if (worker := self._workers.get(failed_worker)) is not None:
+            worker.happen(HealthEvent.REQUEST_FAILED, now + _PENANCE_S)
+        self._counters.retried += 1
+        return self._answered(service.retry(request_id, failed_worker, now, self._wall_clock()))
+
+    def complete(self, request_id: str, outcome: worker_pb2.Outcome, now: float) -> None:
+        key = self._service_of.pop(request_id, None)
+        if key is not None and key in self._services:
+            self._services[key].complete(request_id, outcome, now)
+
+    def poll(self, now: float) -> list[tuple[str, Routed | Refused]]:
+        for worker in self._workers.values():
+            worker.judge(now)
+        sweep = now - self._swept >= _SWEEP_S
+        answers: list[tuple[str, Routed | Refused]] = [*self._orphans]
+        self._orphans.clear()
+        for service in self._services.values():
+            service.expire(now)
+            if sweep:
+                service.sweep(now)
+            answers += service.serve_line(now, self._wall_clock())
+        if sweep:
+            self._swept = now
+            self._service_of = {each: key for each, key in self._service_of.items() if self._in_force(each, key)}
+        for _, answer in answers:
+            self._answered(answer)
+        return answers
+
+    def next_wakeup(self) -> float | None:
+        times = [service.next_wakeup() for service in self._services.values()]
+        times += [worker.health_until for worker in self._workers.values()]
+        times += [self._swept + _SWEEP_S] if self._service_of else []
+        return min((time for time in times if time is not None), default=None)
+
+    def explain(self, request_id: str) -> DecisionRecord | None:
+        decision = self._records.get(request_id)
+        return None if decision is None else readable(decision)
+
+    def statistics(self) -> Statistics:
+        return statistics(self._counters, self._services.values(), self._workers.values())
+
+    # Inside ------------------------------------------------------------------------------------------------------
+
+    def _answered(self, answer: Answer) -> Answer:
+        if isinstance(answer, Refused):
+            self._service_of.pop(answer.request_id, None)
+        return self._counters.count(answer)
+
+    def _in_force(self, request_id: str, key: ServiceKey) -> bool:
+        service = self._services.get(key)
+        return service is not None and (request_id in service.flights or request_id in service.line)
+
+    def _home_of(self, worker: Worker) -> ServiceKey:
+        return worker.entry.namespace, worker.entry.service
+
+    def _take_report(self, worker: Worker, report: worker_pb2.RequestReport, now: float) -> None:
+        if report.router_epoch != self._epoch or (decision := self._records.observe(report)) is None:
+            return
+        service = self._services.get(self._home_of(worker))
+        if service is None:
+            return
+        service.feedback.take(worker, report, decision, now)
+        flight = service.flights.get(report.request_id)
+        if flight is not None and flight.routed.decode.worker_id == worker.entry.worker_id:
+            self.complete(report.request_id, report.outcome, now)
+
+    def _facts(self, service: Service, adapter: Adapter | None) -> ModelFacts | None:
+        """Look up what the workers of a service say of its model; computed again when one says something new."""
+        key = service_key(service.settings), adapter
+        version, facts = self._facts_of.get(key, (-1, None))
+        if version != service.fleet.version:
+            workers = [each for each in self._workers.values() if each.fleet is service.fleet]
+            facts = gather_facts(workers, adapter)
+            self._facts_of[key] = (service.fleet.version, facts)
+        return facts
+
+
+def _service_gone(ask: Ask) -> Refused:
+    message = f"service {ask.model.service.name} was removed"
+    return Refused(ask.request_id, RefusalReason.NO_WORKERS, message, retry_after_s=1.0)

@@ -1,0 +1,224 @@
+"""The array kernel of the kv-aware policy: one pass over targets, one over (prefill, decode) pairs.
+
+Terms of a target are computed once; a pair then costs a handful of additions and one comparison with the limit, so
+thousands of pairs fit into tens of microseconds.  See `cost` for what the terms mean.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferplane_engine.compiled import inline, kernel
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int64]
+
+# Columns of `speeds`: what is known of a target's engine.
+PREFILL_BASE, PREFILL_TOKEN, PREFILL_ATTENTION, PREFILL_FACTOR, PREFILL_SPREAD = 0, 1, 2, 3, 4
+STEP_BASE, STEP_REQUEST, STEP_CONTEXT, STEP_FACTOR, STEP_SPREAD = 5, 6, 7, 8, 9
+SPEEDS: Final = 10
+# Columns of `load`.
+AHEAD_TOKENS, WAITING, IN_FLIGHT, CONTEXT_TOKENS = 0, 1, 2, 3
+LOADS: Final = 4
+# Columns of `tags`.
+REVISION, ZONE, BLOCK_SIZE, CAN_PREFILL = 0, 1, 2, 3
+TAGS: Final = 4
+# Entries of `question`.
+PROMPT, OUTPUT, TTFT, TPOT, WEIGHT = 0, 1, 2, 3, 4
+HOST_TOKEN, DISK_TOKEN, REMOTE_TOKEN, OWN_LATENCY, OTHERS_FLOOR, SPREAD_FLOOR, NEAR, NEAR_SHARE = (
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    11,
+    12,
+)
+PAIRED, ALONE, HOLD = 13, 14, 15
+QUESTION: Final = 16
+# Columns of `terms`, what each target would contribute.
+PREFILLED_S, PREFILL_OTHERS, TPOT_S, DECODE_COST, HIT_TOKENS, WAIT_S, COMPUTE_S, LOAD_S, STALL_S = range(9)
+TERMS: Final = 9
+
+FALLBACKS: Final = 3
+"""Prefill targets named in one answer, best first."""
+
+
+@inline
+def _overrun(expected: float, limit: float, half_width: float) -> float:
+    """Return E[max(0, x - limit)] for x uniform within expected +- half_width."""
+    over = expected + half_width - limit
+    if over <= 0.0:
+        return 0.0
+    if over >= 2.0 * half_width:
+        return expected - limit
+    return over * over / (4.0 * half_width)
+
+
+@inline
+def _chance_over(expected: float, limit: float, half_width: float) -> float:
+    return min(1.0, max(0.0, (expected + half_width - limit) / (2.0 * half_width)))
+
+
+@inline
+def _half_width(expected: float, spread: float, floor: float) -> float:
+    return 1.7 * spread * expected + floor
+
+
+@kernel
+def appraise(
+    counts: NDArray[np.int32], speeds: Floats, load: Floats, tags: Slots, question: Floats, slots: Slots, terms: Floats
+) -> None:
+    """Fill `terms` of every slot in `slots`."""
+    prompt, output, weight = question[PROMPT], question[OUTPUT], question[WEIGHT]
+    floor = question[OTHERS_FLOOR]
+    for at in range(slots.shape[0]):
+        t = slots[at]
+        size = tags[t, BLOCK_SIZE]
+        lower = counts[t, 1] + counts[t, 2] + counts[t, 3]
+        hit = float((counts[t, 0] + lower) * size)
+        fetch = size * (
+            counts[t, 1] * question[HOST_TOKEN]
+            + counts[t, 2] * question[DISK_TOKEN]
+            + counts[t, 3] * question[REMOTE_TOKEN]
+        )
+        uncached = max(1.0, prompt - hit)
+        factor = speeds[t, PREFILL_FACTOR]
+        attention = uncached * (hit + 0.5 * uncached)
+        compute = speeds[t, PREFILL_BASE] + speeds[t, PREFILL_TOKEN] * uncached
+        compute = factor * (compute + speeds[t, PREFILL_ATTENTION] * attention)
+        wait = speeds[t, PREFILL_TOKEN] * load[t, AHEAD_TOKENS] + speeds[t, PREFILL_BASE] * load[t, WAITING]
+        wait *= factor
+        prefilled = wait + compute + fetch
+        width = _half_width(prefilled, speeds[t, PREFILL_SPREAD], question[SPREAD_FLOOR])
+        harm = floor + (1.0 - floor) * _chance_over(prefilled, question[TTFT], width)
+        per_request = speeds[t, STEP_REQUEST] + speeds[t, STEP_CONTEXT] * (prompt + 0.5 * output)
+        step = speeds[t, STEP_BASE] + speeds[t, STEP_REQUEST] * load[t, IN_FLIGHT]
+        step = speeds[t, STEP_FACTOR] * (step + speeds[t, STEP_CONTEXT] * load[t, CONTEXT_TOKENS] + per_request)
+        step_width = _half_width(step, speeds[t, STEP_SPREAD], 0.1 * question[SPREAD_FLOOR])
+        step_harm = floor + (1.0 - floor) * _chance_over(step, question[TPOT], step_width)
+        slowed = load[t, IN_FLIGHT] * per_request * output * step_harm
+        terms[t, PREFILLED_S] = prefilled
+        terms[t, PREFILL_OTHERS] = compute * (1.0 + load[t, WAITING]) * harm
+        terms[t, TPOT_S] = step
+        terms[t, DECODE_COST] = weight * output * _overrun(step, question[TPOT], step_width) + slowed
+        terms[t, HIT_TOKENS] = hit
+        terms[t, WAIT_S] = wait
+        terms[t, COMPUTE_S] = compute
+        terms[t, LOAD_S] = fetch
+        terms[t, STALL_S] = compute * load[t, IN_FLIGHT] * step_harm  # what its decoders lose if it prefills too
+
+
+@kernel
+def expected_overrun(expected: float, limit: float, spread: float, question: Floats) -> float:
+    """Return by how much a time with this relative error is expected to miss its limit."""
+    return _overrun(expected, limit, _half_width(expected, spread, question[SPREAD_FLOOR]))
+
+
+@inline
+def _cost(ttft: float, spread: float, fixed: float, question: Floats) -> float:
+    missed = expected_overrun(ttft, question[TTFT], spread, question)
+    return fixed + question[WEIGHT] * missed + question[OWN_LATENCY] * ttft
+
+
+@inline
+def _shuffle(seed: np.uint64, identity: np.uint64) -> np.uint64:
+    """Rank a target for a prompt: the same everywhere, different for every prompt (rendezvous hashing)."""
+    value = seed ^ identity
+    value ^= value >> np.uint64(32)
+    value *= np.uint64(0xD6E8FEB86659FD93)
+    value ^= value >> np.uint64(32)
+    value *= np.uint64(0xD6E8FEB86659FD93)
+    return value >> np.uint64(1)
+
+
+@inline
+def _alone_cost(d: int, terms: Floats, speeds: Floats, question: Floats) -> float:
+    """Return the cost when the decode target prefills itself."""
+    fixed = terms[d, DECODE_COST] + terms[d, PREFILL_OTHERS] + terms[d, STALL_S]
+    return _cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], speeds[d, PREFILL_SPREAD], fixed, question)
+
+
+@inline
+def _pair_ttft(p: int, d: int, terms: Floats, tags: Slots, base: Floats, per_token: Floats, question: Floats) -> float:
+    moved = max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
+    source, destination = tags[p, ZONE], tags[d, ZONE]
+    transfer = base[source, destination] + per_token[source, destination] * moved
+    return terms[p, PREFILLED_S] + transfer + terms[d, TPOT_S]
+
+
+@kernel
+def choose(
+    terms: Floats,
+    speeds: Floats,
+    tags: Slots,
+    question: Floats,
+    prefills: Slots,
+    decodes: Slots,
+    base: Floats,
+    per_token: Floats,
+    identities: NDArray[np.uint64],
+    seed: np.uint64,
+    chosen: Slots,
+) -> tuple[float, float, float]:
+    """Write (decode, prefill or -1, fall-backs or -1) to `chosen`; return cost, TTFT and TPOT.
+
+    Costs within the models' own error are a tie: it goes to the longer cached prefix, then to the rendezvous rank.
+    `chosen[0]` is -1 when no combination is allowed or every prefill queue is longer than HOLD.
+    """
+    chosen[:] = -1
+    n, m = decodes.shape[0], prefills.shape[0]
+    costs = np.full((n, m + 1), np.inf)
+    best, best_ttft, spread = np.inf, 0.0, 0.0
+    for i in range(n):
+        d = decodes[i]
+        if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and terms[d, WAIT_S] <= question[HOLD]:
+            costs[i, m] = _alone_cost(d, terms, speeds, question)
+            if costs[i, m] < best:
+                best, best_ttft = costs[i, m], terms[d, PREFILLED_S] + terms[d, TPOT_S]
+                spread = speeds[d, PREFILL_SPREAD]
+        if question[PAIRED] == 0.0:
+            continue
+        for j in range(m):
+            p = prefills[j]
+            if tags[p, REVISION] != tags[d, REVISION] or terms[p, WAIT_S] > question[HOLD]:
+                continue
+            ttft = _pair_ttft(p, d, terms, tags, base, per_token, question)
+            fixed = terms[d, DECODE_COST] + terms[p, PREFILL_OTHERS]
+            costs[i, j] = _cost(ttft, speeds[p, PREFILL_SPREAD], fixed, question)
+            if costs[i, j] < best:
+                best, best_ttft, spread = costs[i, j], ttft, speeds[p, PREFILL_SPREAD]
+    if best == np.inf:
+        return best, 0.0, 0.0
+    near = question[NEAR] + question[NEAR_SHARE] * best + 0.5 * question[OWN_LATENCY] * spread * best_ttft
+    most, rank = -1.0, np.uint64(0)
+    row, column = 0, 0
+    for i in range(n):
+        d = decodes[i]
+        for j in range(m + 1):
+            if costs[i, j] > best + near:
+                continue
+            p = d if j == m else prefills[j]
+            hits = terms[p, HIT_TOKENS] + (terms[d, HIT_TOKENS] if j != m else 0.0)
+            shuffled = _shuffle(seed, identities[d]) + _shuffle(seed, identities[p])
+            if hits > most or (hits == most and shuffled > rank):
+                most, rank, row, column = hits, shuffled, i, j
+    d = decodes[row]
+    chosen[0] = d
+    if column == m:
+        return costs[row, m], terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, TPOT_S]
+    chosen[1] = prefills[column]
+    cost = costs[row, column]
+    costs[row, column] = np.inf
+    for place in range(2, min(chosen.shape[0], FALLBACKS + 1)):
+        at = -1
+        for j in range(m):
+            if costs[row, j] < np.inf and (at < 0 or costs[row, j] < costs[row, at]):
+                at = j
+        if at < 0:
+            break
+        chosen[place] = prefills[at]
+        costs[row, at] = np.inf
+    return cost, _pair_ttft(chosen[1], d, terms, tags, base, per_token, question), terms[d, TPOT_S]

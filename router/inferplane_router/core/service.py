@@ -1,0 +1,253 @@
+"""One InferenceService's routing: its fleet, policy, waiting line and requests in force.
+
+A request is in force from its decision until `complete`, until its decode worker reports its end, or until no agent
+knows of it any more.  Invariant: what a request reserves (load entries, predicted blocks) is released with it.
+"""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from inferplane_api.catalogue import CatalogueService
+from inferplane_api.proto.router_pb2 import (
+    PICK_OUTCOME_DEADLINE,
+    PICK_OUTCOME_NO_WORKERS,
+    PICK_OUTCOME_QUEUE_FULL,
+    PICK_OUTCOME_ROUTED,
+    PickOutcome,
+)
+from inferplane_api.proto.worker_pb2 import OUTCOME_OK, Outcome
+from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.cost import CostSettings
+from inferplane_router.core.feedback import Feedback
+from inferplane_router.core.fleet import Fleet
+from inferplane_router.core.placing import NoPlace, Placed, place
+from inferplane_router.core.plugins import make_policy
+from inferplane_router.core.queueing import Waiting, WaitingLine
+from inferplane_router.core.records import Decision, Records, appraisal_of
+from inferplane_router.core.roster import EXPECTED_S
+from inferplane_router.core.values import (
+    Answer,
+    Ask,
+    Expectation,
+    Hashes,
+    Queued,
+    RefusalReason,
+    Refused,
+    Routed,
+    TargetRef,
+)
+
+_APPROXIMATE_S: Final = 120.0
+"""How long our own decisions stand for a cache whose events are not believed."""
+_LINGER_S: Final = 2.0
+"""How long predicted blocks outlive their request: block events may come after its end."""
+_UNCLAIMED_S: Final = 60.0
+
+_OUTCOMES: Final[dict[RefusalReason, PickOutcome]] = {
+    RefusalReason.NO_WORKERS: PICK_OUTCOME_NO_WORKERS,
+    RefusalReason.QUEUE_FULL: PICK_OUTCOME_QUEUE_FULL,
+    RefusalReason.DEADLINE: PICK_OUTCOME_DEADLINE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A request in force."""
+
+    ask: Ask
+    routed: Routed
+    slots: tuple[int, ...]
+    since: float
+
+
+class Service:
+    """Places the requests of one service."""
+
+    def __init__(self, settings: CatalogueService, *, epoch: int, rng: Random, records: Records) -> None:
+        self.settings = settings
+        self.fleet = Fleet(epoch=epoch, settings=CostSettings())
+        self.feedback = Feedback(self.fleet)
+        self.line = WaitingLine()
+        self.flights: dict[str, Flight] = {}
+        self._policy = make_policy(settings.policy)
+        self._rng = rng
+        self._records = records
+
+    def follow(self, settings: CatalogueService) -> None:
+        """Take a new version of the service."""
+        if settings.policy != self.settings.policy:
+            self._policy = make_policy(settings.policy)
+        self.settings = settings
+
+    def pick(self, ask: Ask, now: float, wall_s: float) -> Answer:
+        """Place a request, or let it wait, or refuse it."""
+        if len(self.line):
+            return self._queue(ask, now, wall_s)
+        placed = self._place(ask)
+        if isinstance(placed, Placed):
+            return self._commit(ask, placed, now, wall_s, queued_s=0.0)
+        if placed is NoPlace.NOBODY:
+            return self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, self._nobody(ask))
+        return self._queue(ask, now, wall_s)
+
+    def serve_line(self, now: float, wall_s: float) -> list[tuple[str, Routed | Refused]]:
+        """Place those who wait, as far as there is room, and refuse those who are late."""
+        answers: list[tuple[str, Routed | Refused]] = []
+        for waiting in self.line.take_late(now):
+            waited = f"waited {now - waiting.since:.1f} s for a worker with room"
+            refused = self._refuse(waiting.ask, RefusalReason.DEADLINE, wall_s, waited)
+            answers.append((waiting.ask.request_id, refused))
+
+        def offer(waiting: Waiting) -> bool:
+            ask = waiting.ask
+            placed = self._place(ask)
+            if placed is NoPlace.NO_ROOM:
+                return False
+            if placed is NoPlace.NOBODY:
+                answers.append((ask.request_id, self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, self._nobody(ask))))
+                return True
+            answers.append((ask.request_id, self._commit(ask, placed, now, wall_s, queued_s=now - waiting.since)))
+            return True
+
+        self.line.serve(offer)
+        return answers
+
+    def retry(self, request_id: str, failed_worker: str, now: float, wall_s: float) -> Answer:
+        flight = self.flights[request_id]
+        self._release(request_id, now, keep_predictions=False)
+        return self.pick(replace(flight.ask, exclude=flight.ask.exclude | {failed_worker}), now, wall_s)
+
+    def complete(self, request_id: str, outcome: Outcome, now: float) -> None:
+        if self.line.leave(request_id) is not None:
+            return
+        if request_id in self.flights:
+            self.line.pace.completed(now)
+            self._release(request_id, now, keep_predictions=outcome == OUTCOME_OK)
+
+    def close(self, wall_s: float) -> list[tuple[str, Refused]]:
+        """End the service: whoever still waits is refused."""
+        gone = f"service {self.settings.name} was removed"
+        waiting = [each.ask for each in self.line]
+        return [(ask.request_id, self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, gone)) for ask in waiting]
+
+    def sweep(self, now: float) -> None:
+        """Let go of requests that no agent knows of and nobody completed."""
+        for request_id, flight in tuple(self.flights.items()):
+            known = any(self.fleet.load.has(slot, request_id) for slot in flight.slots)
+            if now - flight.since > _UNCLAIMED_S and not known:
+                self._release(request_id, now, keep_predictions=False)
+
+    def expire(self, now: float) -> None:
+        self.fleet.load.expire(now)
+        for space in self.fleet.spaces:
+            space.overlay.expire(now)
+        self.feedback.settle(now)
+
+    def next_wakeup(self) -> float | None:
+        times = [self.line.next_deadline(), self.feedback.next_due(), self.fleet.load.next_expiry()]
+        times += [space.overlay.next_expiry() for space in self.fleet.spaces]
+        return min((time for time in times if time is not None), default=None)
+
+    # Deciding ----------------------------------------------------------------------------------------------------
+
+    def _place(self, ask: Ask) -> Placed | NoPlace:
+        expected = self.feedback.expected_output
+        return place(self.fleet, ask, self._policy, expected_output=expected, seed=self._rng.getrandbits(64))
+
+    def _commit(self, ask: Ask, placed: Placed, now: float, wall_s: float, *, queued_s: float) -> Routed:
+        choice, terms = placed.choice, placed.view.terms
+        computing = choice.prefills[0] if choice.prefills else choice.decode
+        prompt = 0 if ask.tokens is None else ask.tokens.shape[0]
+        slots = (choice.decode, choice.prefills[0]) if choice.prefills else (choice.decode,)
+        hits = {slot: int(terms[slot, kernels.HIT_TOKENS]) for slot in slots}
+        for slot in slots:
+            uncached = prompt - hits[slot] if slot == computing else 0
+            self.fleet.load.expect(slot, ask.request_id, prompt=prompt, uncached=uncached, now=now)
+        routed = Routed(
+            request_id=ask.request_id,
+            decode=self._ref(choice.decode),
+            prefill=tuple(self._ref(slot) for slot in choice.prefills),
+            prompt_tokens=prompt,
+            prefill_cached_tokens=hits[computing],
+            decode_cached_tokens=hits[choice.decode],
+            ttft_s=choice.ttft_s,
+            tpot_s=choice.tpot_s,
+            expects=self._predict(ask, slots, placed.hashes, now),
+        )
+        self.flights[ask.request_id] = Flight(ask, routed, slots, now)
+        space = self.fleet.space_at(computing)
+        self._records.add(
+            Decision(
+                ask=ask,
+                decided_at=wall_s,
+                policy=self._policy.name,
+                outcome=PICK_OUTCOME_ROUTED,
+                decode=choice.decode,
+                prefills=choice.prefills,
+                ttft_s=choice.ttft_s,
+                tpot_s=choice.tpot_s,
+                queued_s=queued_s,
+                block_size=space.key.block_size if space else 0,
+                exact=space is not None and space.trusts(computing),
+                appraisal=appraisal_of(placed),
+            )
+        )
+        return routed
+
+    def _predict(self, ask: Ask, slots: tuple[int, ...], hashes: list[Hashes], now: float) -> tuple[Expectation, ...]:
+        expects: list[Expectation] = []
+        for slot in slots:
+            number = int(self.fleet.space_of[slot])
+            if number >= len(hashes) or not hashes[number].shape[0]:
+                continue
+            keys, space = hashes[number], self.fleet.spaces[number]
+            lives_s = EXPECTED_S if space.trusts(slot) else _APPROXIMATE_S
+            at_most = int(self.fleet.kv_blocks[slot])
+            space.overlay.predict(ask.request_id, slot, keys, now + lives_s, at_most=at_most)
+            ref = self._ref(slot)
+            expects.append(Expectation(ref.worker_id, ref.rank, keys))
+        return tuple(expects)
+
+    def _queue(self, ask: Ask, now: float, wall_s: float) -> Queued | Refused:
+        position = len(self.line) + 1
+        if position > self.settings.queue_limit:
+            full = f"{self.settings.queue_limit} requests are waiting already"
+            return self._refuse(ask, RefusalReason.QUEUE_FULL, wall_s, full)
+        timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s
+        wait_s = self.line.pace.wait_s(position)
+        if timeout_s <= 0 or (wait_s is not None and wait_s > timeout_s):
+            hopeless = f"no worker has room within {timeout_s:g} s"
+            return self._refuse(ask, RefusalReason.DEADLINE, wall_s, hopeless)
+        waiting = self.line.join(ask, now=now, timeout_s=timeout_s)
+        return Queued(ask.request_id, position, waiting.deadline)
+
+    def _refuse(self, ask: Ask, reason: RefusalReason, wall_s: float, message: str) -> Refused:
+        self._records.add(Decision(ask, wall_s, self._policy.name, _OUTCOMES[reason], message))
+        retry_after_s = self.line.pace.retry_after_s(len(self.line) + 1)
+        return Refused(ask.request_id, reason, message, retry_after_s)
+
+    def _nobody(self, ask: Ask) -> str:
+        name = self.settings.name
+        if ask.only:
+            return f"none of the workers {', '.join(sorted(ask.only))} of service {name} is ready"
+        if ask.exclude:
+            return f"no worker of service {name} is ready apart from those that failed or were excluded"
+        return f"no worker of service {name} is ready"
+
+    def _release(self, request_id: str, now: float, *, keep_predictions: bool) -> None:
+        flight = self.flights.pop(request_id)
+        for slot in flight.slots:
+            self.fleet.load.release(slot, request_id)
+            if (space := self.fleet.space_at(slot)) is None:
+                continue
+            if not keep_predictions:
+                space.overlay.forget(request_id, slot)
+            elif space.trusts(slot):
+                space.overlay.shorten(request_id, slot, now + _LINGER_S)
+
+    def _ref(self, slot: int) -> TargetRef:
+        ref = self.fleet.refs[slot]
+        if ref is None:
+            raise RuntimeError(f"slot {slot} was chosen, but has no worker")
+        return ref
