@@ -6,6 +6,7 @@ defect ended it, 2 on wrong usage.
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -55,6 +56,7 @@ def read_flags(argv: list[str]) -> Flags:
 def main(argv: list[str], environment: Mapping[str, str]) -> int:
     flags = read_flags(argv)
     configure(component="runner")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each probe would bury the rest
     state = StateDir(flags.state_dir)
     try:
         state.create()

@@ -98,6 +98,7 @@ class Child:
             state=self._state.value,
             pid=self.pid,
             restarts=self._history.restarts,
+            crash_looping=self.crash_looping,
             last_exit=self._last_exit,
             last_log=self._last_log,
         )

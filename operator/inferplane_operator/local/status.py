@@ -42,6 +42,7 @@ class ChildStatus(_Value):
     state: str
     pid: int | None = None
     restarts: int = 0
+    crash_looping: bool = False
     last_exit: str = Field(default="", description="How it ended last, in words.")
     last_log: tuple[str, ...] = Field(default=(), description="Last lines of its log when it ended by itself.")
 

@@ -1,0 +1,46 @@
+"""The verbs and where they are: a verb's module is imported when it is called, so that the others cost nothing.
+
+`inferplane` alone, `--help` and shell completion show the table below and import none of them.
+"""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+VERBS: Final = {
+    "up": "Start a service on this machine, or bring the running one up to date.",
+    "down": "Drain and stop a local instance.",
+    "status": "Show instances, pools and workers.",
+    "logs": "Print logs of the router and the workers.",
+    "scale": "Change the number of workers of a pool.",
+    "explain": "Show why a request went where it went.",
+    "diagnose": "Look for what is wrong.",
+    "render": "Print what a file stands for, without starting anything.",
+    "completion": "Print a completion script for a shell.",
+    "version": "Print the version.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in `inferplane.commands.VERB`, each as `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"inferplane.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(
+    "inferplane", cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+def root() -> None:
+    """Serve language models within an SLO, on this machine or on Kubernetes."""

@@ -1,0 +1,1 @@
+"""One module per verb, each with a click command called `command`."""

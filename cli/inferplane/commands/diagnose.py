@@ -1,0 +1,40 @@
+"""`diagnose`: everything that can be asked, and what is wrong first."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from inferplane.context import Context
+from inferplane.diagnosis import Finding, diagnose, healthy
+from inferplane.errors import CommandError
+from inferplane.examine import examine
+from inferplane.instances import choose
+from inferplane.options import state_dir_option
+from inferplane.output import Format, output_option, show_document, show_table
+
+
+@click.command("diagnose")
+@click.argument("name", required=False)
+@state_dir_option
+@output_option
+@click.pass_context
+def command(ctx: click.Context, *, name: str | None, state_dir: Path | None, output: str) -> None:
+    """Look for what is wrong with a local instance; exit 1 when something is."""
+    context: Context = ctx.obj
+    instance = choose(context, name=name, state_dir=state_dir)
+    status = instance.status()
+    if status is None:
+        raise CommandError(f"{instance.name}: no runner ever wrote a status; see {instance.state.log('runner')}")
+    findings = sorted(diagnose(examine(instance, status)), key=lambda finding: finding.ok)
+    _show(context, findings, Format(output))
+    if not healthy(findings):
+        ctx.exit(1)
+
+
+def _show(context: Context, findings: list[Finding], form: Format) -> None:
+    if form is not Format.TABLE:
+        show_document({"healthy": healthy(findings), "findings": [asdict(finding) for finding in findings]}, form)
+        return
+    rows = [["ok" if finding.ok else "PROBLEM", finding.check, finding.detail, finding.fix] for finding in findings]
+    show_table(context, ("", "what", "found", "fix"), rows)

@@ -1,0 +1,108 @@
+"""`status`: instances, or one instance with its pools and workers."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from inferplane.context import Context
+from inferplane.errors import CommandError
+from inferplane.instances import Instance, all_instances, choose
+from inferplane.options import state_dir_option
+from inferplane.output import Format, output_option, show_document, show_table
+from inferplane_operator.local.status import InstancePhase, Status
+
+_POLL_S = 0.3
+
+
+@click.command("status")
+@click.argument("name", required=False)
+@state_dir_option
+@click.option("-w", "--watch", is_flag=True, help="Print again whenever something changes.")
+@output_option
+@click.pass_obj
+def command(context: Context, *, name: str | None, state_dir: Path | None, watch: bool, output: str) -> None:
+    """Show local instances; with a name, or when there is one, its pools and workers."""
+    form = Format(output)
+    if name is None and state_dir is None:
+        instances = all_instances(context)
+        running = [instance for instance in instances if instance.running]
+        if len(running or instances) != 1:
+            _show_all(context, instances, form)
+            return
+    instance = choose(context, name=name, state_dir=state_dir)
+    for status in _statuses(instance, watch=watch):
+        _show(context, status, form)
+
+
+def _statuses(instance: Instance, *, watch: bool) -> Iterator[Status]:
+    last = _status(instance)
+    yield last
+    while watch:
+        time.sleep(_POLL_S)
+        now = _status(instance)
+        if now != last:
+            yield now
+        last = now
+
+
+def _status(instance: Instance) -> Status:
+    found = instance.status()
+    if found is None:
+        raise CommandError(f"{instance.name}: its runner has written no status yet; see {instance.state.log('runner')}")
+    return found
+
+
+def _show_all(context: Context, instances: list[Instance], form: Format) -> None:
+    statuses = [(instance, instance.status()) for instance in instances]
+    if form is not Format.TABLE:
+        show_document({"items": [_document(status) for _, status in statuses if status]}, form)
+        return
+    if not instances:
+        click.echo("no local instance; start one with `inferplane up -f FILE`", err=True)
+        return
+    rows = [
+        [instance.name, status.phase.value if status else "Unknown", _ready(status), status.url if status else ""]
+        for instance, status in statuses
+    ]
+    show_table(context, ("name", "phase", "workers", "url"), rows)
+
+
+def _ready(status: Status | None) -> str:
+    if status is None:
+        return ""
+    return f"{sum(pool.ready for pool in status.pools)}/{sum(pool.replicas for pool in status.pools)}"
+
+
+def _document(status: Status) -> dict[str, object]:
+    return status.model_dump(mode="json", by_alias=True)
+
+
+def _show(context: Context, status: Status, form: Format) -> None:
+    if form is not Format.TABLE:
+        show_document(_document(status), form)
+        return
+    click.echo(f"{status.service}: {status.phase.value}{f' ({status.message})' if status.message else ''}")
+    if status.url and status.phase is not InstancePhase.STOPPED:
+        click.echo(f"gateway {status.url}   router {status.grpc}   models {', '.join(status.served_names)}")
+    pools = [
+        [pool.name, f"{pool.ready}/{pool.replicas}", str(pool.updated), f"{pool.min_replicas}..{pool.max_replicas}"]
+        for pool in status.pools
+    ]
+    show_table(context, ("pool", "ready", "up-to-date", "bounds"), pools)
+    if not status.workers:
+        return
+    workers = [
+        [
+            worker.name,
+            worker.phase.value,
+            str(sum(child.restarts for child in (worker.agent, worker.engine) if child)),
+            worker.revision,
+            worker.http,
+            ",".join(worker.gpus),
+            worker.reason,
+        ]
+        for worker in status.workers
+    ]
+    show_table(context, ("worker", "phase", "restarts", "revision", "address", "gpus", "reason"), workers)

@@ -1,0 +1,83 @@
+"""Finding local instances: each is a folder; which is meant follows from options and from what is there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferplane.context import Context
+from inferplane.errors import CommandError, InvalidError
+from inferplane_operator.local.desired import Desired, read_desired
+from inferplane_operator.local.lock import runner_is_alive
+from inferplane_operator.local.statedir import StateDir, StateError
+from inferplane_operator.local.status import InstancePhase, Status, read_status
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A local instance as its files show it."""
+
+    name: str
+    state: StateDir
+
+    @property
+    def running(self) -> bool:
+        return runner_is_alive(self.state)
+
+    def status(self) -> Status | None:
+        """Return the last status; what a dead runner left is marked as stopped, since nothing keeps it true."""
+        try:
+            found = read_status(self.state)
+        except StateError as error:
+            raise CommandError(str(error)) from error
+        if found is None or self.running or found.phase is InstancePhase.STOPPED:
+            return found
+        gone = {"phase": InstancePhase.STOPPED, "message": "the runner has ended unexpectedly; `inferplane up` again"}
+        return found.model_copy(update=gone)
+
+    def desired(self) -> Desired:
+        try:
+            found = read_desired(self.state)
+        except StateError as error:
+            raise CommandError(str(error)) from error
+        if found is None:
+            raise CommandError(f"{self.state.root}: no instance was ever started here; run `inferplane up -f FILE`")
+        return found
+
+
+def instance_at(folder: Path) -> Instance:
+    state = StateDir(folder)
+    return Instance(folder.name, state)
+
+
+def all_instances(context: Context) -> list[Instance]:
+    root = context.state_root
+    if not root.is_dir():
+        return []
+    return [instance_at(folder) for folder in sorted(root.iterdir()) if (folder / "desired.yaml").exists()]
+
+
+def choose(context: Context, *, name: str | None, state_dir: Path | None) -> Instance:
+    """Return the instance meant: the folder given, the name given, or the only one that runs."""
+    if state_dir is not None:
+        chosen = instance_at(state_dir.absolute())
+        if not chosen.state.desired.exists():
+            raise InvalidError(f"--state-dir {state_dir}: no instance there; run `inferplane up -f FILE`")
+        return chosen
+    known = all_instances(context)
+    if name is not None:
+        found = [instance for instance in known if instance.name == name]
+        if not found:
+            raise InvalidError(f"no local instance is called {name!r}; {_listing(known)}")
+        return found[0]
+    running = [instance for instance in known if instance.running]
+    candidates = running or known
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise InvalidError("no local instance; start one with `inferplane up -f FILE`")
+    raise InvalidError(f"more than one local instance: name one with --name; {_listing(candidates)}")
+
+
+def _listing(instances: list[Instance]) -> str:
+    if not instances:
+        return "there is none"
+    return f"there are: {', '.join(instance.name for instance in instances)}"
