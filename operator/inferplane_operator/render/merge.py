@@ -46,6 +46,8 @@ def strategic_merge(base: Mapping[str, Any], over: Mapping[str, Any], *, path: s
             ours = merged.get(key)
             below = cast("dict[str, Any]", ours) if isinstance(ours, dict) else {}
             merged[key] = strategic_merge(below, cast("dict[str, Any]", value), path=where)
+        elif isinstance(merged.get(key), dict):
+            raise RenderError(where, "is not a mapping", "write key: value pairs, or null to remove it")
         else:
             merged[key] = value
     return merged
@@ -55,13 +57,13 @@ def _merge_list(name: str, base: Sequence[dict[str, Any]], over: Any, path: str)
     key = _KEYS[name]
     if not isinstance(over, list):
         raise RenderError(path, "is not a list", "write one entry per line, each beginning with '-'")
-    merged: dict[object, dict[str, Any]] = {element[key]: element for element in base}
+    merged: dict[str | int, dict[str, Any]] = {element[key]: element for element in base}
     for index, element in enumerate(cast("list[object]", over)):
         where = f"{path}[{index}]"
-        if not isinstance(element, dict) or key not in element:
+        fields = cast("dict[str, Any]", element) if isinstance(element, dict) else {}
+        identity = fields.get(key)
+        if not isinstance(identity, str | int):
             raise RenderError(where, f"has no {key}", f"give each entry of {name} its {key}")
-        fields = cast("dict[str, Any]", element)
-        identity = fields[key]
         if fields.get(_DIRECTIVE) == "delete":
             merged.pop(identity, None)
         elif name in _RETAIN:

@@ -115,7 +115,7 @@ def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> 
     try:
         command = launch(_launch_spec(given, weights, adapters))
     except LaunchError as error:
-        raise RenderError(f"spec.{error.field}", error.message, error.fix) from error
+        raise RenderError(_field_of(error, given), error.message, error.fix) from error
     return engine_container(
         image=_engine_image(given),
         spec=spec.engine,
@@ -126,6 +126,15 @@ def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> 
         transfers=given.transfers,
         drain_timeout_s=spec.drain_timeout_s,
     )
+
+
+def _field_of(error: LaunchError, given: PoolInput) -> str:
+    """Say where in the resource it stands: a launch joins the arguments of service and pool, in this order."""
+    shared, own = given.service.spec.engine, given.template.engine
+    if error.argument is not None and error.argument >= len(shared.args):
+        return f"spec.{given.role}.engine.args[{error.argument - len(shared.args)}]"
+    in_pool = error.field.startswith("parallelism.") or error.field.removeprefix("engine.env.") in own.env
+    return f"spec.{given.role}.{error.field}" if in_pool else f"spec.{error.field}"
 
 
 def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> LaunchSpec:

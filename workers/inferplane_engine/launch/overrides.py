@@ -72,7 +72,8 @@ def check_overrides(args: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> 
     for index, argument in enumerate(args):
         if (found := _controlled(argument)) is not None:
             flag, fix = found
-            raise LaunchError(f"engine.args[{index}]", f"{argument.split('=')[0]} sets {flag}, which is fixed", fix)
+            name = argument.split("=", 1)[0]
+            raise LaunchError(f"engine.args[{index}]", f"{name} sets {flag}, which is fixed", fix, argument=index)
     for name, _ in env:
         if name in _CONTROLLED_ENVIRONMENT:
             raise LaunchError(f"engine.env.{name}", "it is fixed", _CONTROLLED_ENVIRONMENT[name])

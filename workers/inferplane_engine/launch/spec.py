@@ -98,10 +98,14 @@ class Launch:
 
 
 class LaunchError(Exception):
-    """An engine cannot be started as asked: `field` is relative to `spec`, `fix` says what to do."""
+    """An engine cannot be started as asked: `field` is relative to `spec`, `fix` says what to do.
 
-    def __init__(self, field: str, message: str, fix: str) -> None:
+    `argument` is the position among the user's arguments, where it is one of them.
+    """
+
+    def __init__(self, field: str, message: str, fix: str, *, argument: int | None = None) -> None:
         super().__init__(f"{field}: {message}; {fix}")
         self.field = field
+        self.argument = argument
         self.message = message
         self.fix = fix
