@@ -18,10 +18,12 @@ import grpc
 import httpx
 from google.protobuf.json_format import MessageToDict
 
+from bare_engine import ENGINE_PYTHON
 from inferplane_api.proto import router_pb2, router_pb2_grpc
 from inferplane_operator.local.statedir import StateDir
 from inferplane_operator.local.status import InstancePhase, Status, WorkerStatus, read_status
 
+START_LIMIT = "15m"
 POLL_S = 0.2
 DRAIN_LIMIT_S = 60.0
 
@@ -45,7 +47,8 @@ class LocalService:
         state_dir.mkdir(parents=True, exist_ok=True)
         output = state_dir / "up.log"
         command = [sys.executable, "-m", "inferplane", "up", "-f", str(manifest)]
-        command += ["--port", str(port), "--state-dir", str(state_dir)]
+        command += ["--port", str(port), "--state-dir", str(state_dir), "--gpus", "none"]
+        command += ["--engine-python", str(ENGINE_PYTHON), "--timeout", START_LIMIT]
         with output.open("wb") as file:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
