@@ -10,9 +10,10 @@ width D, on N accelerators with F dense bf16 FLOP/s, B bytes/s of memory bandwid
 Efficiencies: beta 0.80 of the memory bandwidth; mu 0.55 and nu 0.35 of the arithmetic peak, the range that published
 kernel measurements fall in.  They are priors: calibration against a running engine replaces them.
 
-Sources of the peaks: the makers' data sheets.  L40S 362 TFLOP/s (dense bf16), 864 GB/s, 48 GB; A100-SXM-80GB 312, 2039, 80;
-H100-SXM 989, 3350, 80; H200-SXM 989, 4800, 141.  Links: 100 Gbit/s (12.5 GB/s) for L40S, 200 Gbit/s (25 GB/s) for A100,
-400 Gbit/s (50 GB/s) for H100 and H200, at 80 %.  Tensor parallelism adds an all-reduce twice a layer, taken into the overhead.
+Sources of the peaks: the makers' data sheets.  L40S 362 TFLOP/s (dense bf16), 864 GB/s, 48 GB; A100-SXM-80GB 312,
+2039, 80; H100-SXM 989, 3350, 80; H200-SXM 989, 4800, 141.  Links: 100 Gbit/s (12.5 GB/s) for L40S, 200 Gbit/s (25
+GB/s) for A100, 400 Gbit/s (50 GB/s) for H100 and H200, at 80 %.  Tensor parallelism adds an all-reduce twice a layer,
+taken into the overhead.
 """
 
 from collections.abc import Mapping

@@ -4,10 +4,11 @@ The problem: the planner, the router's prior and the simulated engine must agree
 The idea: a roofline.  A step reads the weights once (or is bound by arithmetic when many tokens share that read), reads
 the KV of every sequence that attends, and pays a fixed overhead.  Prefill adds a quadratic term: token i of a prompt
 attends to i others.
-The trade-off: no kernel is modelled, only its two bounds scaled by an efficiency; the coefficients of a profile are what
-calibration replaces.
-The invariant: every function is pure and works on floats and on numpy arrays alike, with the same operations in the same
-order, so a simulator that computes a thousand steps at once gets bit for bit the times of one that computes them one by one.
+The trade-off: no kernel is modelled, only its two bounds scaled by an efficiency; the coefficients of a profile are
+what calibration replaces.
+The invariant: every function is pure and works on floats and on numpy arrays alike, with the same operations in the
+same order, so a simulator that computes a thousand steps at once gets bit for bit the times of one that computes them
+one by one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -94,8 +95,8 @@ def step_s(
 ) -> Number:
     """Seconds for one step.
 
-    `tokens`: new tokens of all sequences; `prefill_pairs`: see `attention_pairs`; `decode_kv_tokens`: sum of the context
-    lengths of the decoding sequences; `sequences`: sequences in the batch.
+    `tokens`: new tokens of all sequences; `prefill_pairs`: see `attention_pairs`; `decode_kv_tokens`: sum of the
+    context lengths of the decoding sequences; `sequences`: sequences in the batch.
     """
     compute = tokens * profile.token_compute_s
     # max(a, b) written with operators that floats and arrays share.

@@ -1,9 +1,10 @@
 """Physical KV blocks: who holds them, which can be found again, which goes next.
 
-The problem: an engine's cache is not a set.  Two sequences that compute the same prefix at the same time make two physical
-copies; each is announced when stored and again when removed.
-The idea: the pool keeps what vLLM's keeps: reference counts, a map from hash to the copies that carry it, and one queue of
-free blocks in the order in which they will be taken.  Freed blocks that can be found go to its end, others to its front.
+The problem: an engine's cache is not a set.  Two sequences that compute the same prefix at the same time make two
+physical copies; each is announced when stored and again when removed.
+The idea: the pool keeps what vLLM's keeps: reference counts, a map from hash to the copies that carry it, and one
+queue of free blocks in the order in which they will be taken.  Freed blocks that can be found go to its end, others to
+its front.
 The invariant: free + held == total at any time, and a block that is free and findable leaves the cache only when taken.
 """
 

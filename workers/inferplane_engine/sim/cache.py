@@ -1,8 +1,8 @@
 """Block tables over one pool: finding prefixes, growing, windows, contents.
 
 The problem: full-attention and sliding-window layers share physical blocks but keep different parts of a sequence.
-The idea: one table per group.  A hit is the longest prefix that the full group holds and for which every window is there;
-blocks that fall out of a window become the null block and are free for others.
+The idea: one table per group.  A hit is the longest prefix that the full group holds and for which every window is
+there; blocks that fall out of a window become the null block and are free for others.
 The invariant: `needed` counts exactly what `admit` and `grow` then take, so a step that fits never fails half-way.
 """
 
@@ -95,8 +95,8 @@ class KvCache:
         for group, spec in enumerate(self._config.groups):
             held = len(hit.tables[group]) if hit is not None else len(sequence.tables[group])
             fresh = max(0, wanted - held)
-            if whole and spec.window is not None:
-                fresh = min(fresh, -(-(spec.window + self._config.max_num_batched_tokens) // self._size) + 1)
+            if whole:
+                fresh = min(fresh, self._config.blocks_for(spec, tokens))
             total += fresh
             if hit is not None:
                 total += sum(self.pool.is_free(block) for block in hit.tables[group])

@@ -66,9 +66,16 @@ class EngineConfig:
         for name in ("block_size", "max_model_len", "max_num_seqs", "max_num_batched_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1")
-        needed = len(self.groups) * -(-self.max_model_len // self.block_size)
+        needed = sum(self.blocks_for(group, self.max_model_len) for group in self.groups)
         if self.blocks - 1 < needed:
             raise ValueError(
                 f"blocks: one request of max_model_len {self.max_model_len} needs {needed} blocks, there are "
                 f"{self.blocks - 1}; raise the number of blocks or lower max_model_len"
             )
+
+    def blocks_for(self, group: KvGroup, tokens: int) -> int:
+        """Count the most blocks that a group holds at once for a sequence of `tokens` tokens."""
+        whole = -(-tokens // self.block_size)
+        if group.window is None:
+            return whole
+        return min(whole, -(-(group.window + self.max_num_batched_tokens) // self.block_size) + 1)

@@ -3,12 +3,12 @@
 The problem: a simulated engine that answers from the prompt's text would answer correctly even when a block was handed
 over wrongly, and every test of the hand-off would pass.
 The idea: every block carries a content value, the digest of the tokens that were prefilled into it and of the state
-before it.  A sequence's state is folded over the contents of the blocks that it *holds*, and the next token is a digest of
-that state.  So a stale, foreign or damaged block changes every token after it, as it would in a real engine.
+before it.  A sequence's state is folded over the contents of the blocks that it *holds*, and the next token is a
+digest of that state.  So a stale, foreign or damaged block changes every token after it, as it would in a real engine.
 The trade-off: 64-bit digests and a token alphabet of words; the output means nothing, but it is a pure function of
 (salt, adapter, sampling seed, tokens really prefilled).
-The invariant: however the KV came to be (one chunk or many, cached, transferred, computed again), the state is the same if
-and only if the contents are.
+The invariant: however the KV came to be (one chunk or many, cached, transferred, computed again), the state is the
+same if and only if the contents are.
 """
 
 import struct
@@ -63,3 +63,8 @@ class Vocabulary:
         if may_end and self.mean_length and value % self.mean_length == 0:
             return self.eos
         return self.words[(value >> 16) % len(self.words)]
+
+
+def coin(state: int, index: int, rate: float) -> bool:
+    """Toss a coin that falls the same way for the same state and index."""
+    return fold(state, index) % 10_000 < rate * 10_000

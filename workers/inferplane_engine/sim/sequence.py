@@ -113,7 +113,7 @@ class Sequence:
         self.spoken = 0
 
     def extra_keys(self, block: int) -> ExtraKeys | None:
-        """What vLLM adds to a block's identity, in its order: adapter, multimodal inputs, salt of the first block."""
+        """Return what vLLM adds to a block's identity: adapter, multimodal inputs, salt of the first block."""
         request = self.request
         keys: ExtraKeys = (request.adapter,) if request.adapter else ()
         if request.extra_keys:
@@ -123,7 +123,7 @@ class Sequence:
         return keys or None
 
     def media_keys(self, block: int) -> ExtraKeys | None:
-        """The part of the extra keys that stands for computed content, beyond adapter and salt."""
+        """Return the part of the extra keys that stands for computed content, beyond adapter and salt."""
         return self.request.extra_keys.get(block) if self.request.extra_keys else None
 
     def block_hashes(self, block_size: int) -> list[int]:

@@ -95,10 +95,10 @@ def run(
         else:
             engine.submit(request, at)
     for _ in range(100_000):
-        at = engine.next_event_at()
-        if at is None:
+        due = engine.next_event_at()
+        if due is None:
             break
-        events += engine.advance(at)
+        events += engine.advance(due)
     return engine, events
 
 
@@ -129,5 +129,6 @@ def replayed(events: list[Event]) -> Counter[tuple[int, int]]:
                 copies.update((value, change.group) for value in change.hashes)
             elif isinstance(change, BlocksRemoved):
                 copies.subtract((value, change.group) for value in change.hashes)
-                assert all(copies[value, change.group] >= 0 for value in change.hashes)
+                if any(copies[value, change.group] < 0 for value in change.hashes):
+                    raise AssertionError(f"removed more often than stored: {change}")
     return +copies

@@ -25,9 +25,8 @@ async def serve(options: SimOptions) -> int:
         _log.info(
             "serving", host=options.host, port=server.port, model=options.served_names[0], profile=options.profile.name
         )
-        stopping = asyncio.create_task(stop.wait(), name="stop")
-        await asyncio.wait([stopping, server.died], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        server.died.add_done_callback(lambda _: stop.set())
+        await stop.wait()
         if server.died.done():
             return await _die(server)
         # With a timeout of zero the engine drops what runs, as vLLM does.

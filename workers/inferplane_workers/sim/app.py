@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def crash() -> None:
 
 
 @asynccontextmanager
-async def running(options: SimOptions) -> AsyncIterator[SimServer]:
+async def running(options: SimOptions) -> AsyncGenerator[SimServer]:
     """Serve until the block is left; raises OptionsError when something cannot be had."""
     text = TextModel(model_folder(options.model))
     limit = text.context()

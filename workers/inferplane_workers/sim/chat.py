@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from inferplane_workers.sim.errors import bad_request, invalid_field
 from inferplane_workers.sim.fields import Body, as_object
@@ -51,11 +52,7 @@ class ChatShape:
 
     def delta(self, delta: Delta) -> dict[str, object]:
         choice = delta.choice
-        content = (
-            {"content": delta.text}
-            if self._tool is None
-            else self._tool.delta(choice.index, len(choice.tokens), choice)
-        )
+        content = {"content": delta.text} if self._tool is None else self._tool.delta(len(choice.tokens), choice)
         value: dict[str, object] = {
             "index": choice.index,
             "delta": content,
@@ -130,9 +127,8 @@ def _message(message: Body) -> dict[str, object]:
     if content is None:
         value["content"] = ""
     elif isinstance(content, list):
-        value["content"] = "\n".join(
-            _part(as_object(part, (*message.at("content"), n))) for n, part in enumerate(content)
-        )
+        parts = enumerate(cast("list[object]", content))
+        value["content"] = "\n".join(_part(as_object(part, (*message.at("content"), n))) for n, part in parts)
     elif not isinstance(content, str):
         raise invalid_field("string_type", message.at("content"), "Input should be a valid string", content)
     return value

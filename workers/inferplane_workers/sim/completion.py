@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import cast
 
 from inferplane_workers.sim.errors import bad_request
 from inferplane_workers.sim.fields import Body, as_tokens
@@ -31,7 +32,7 @@ class CompletionShape:
         choice = delta.choice
         first = choice.index not in self._given
         self._given.add(choice.index)
-        value = {
+        value: dict[str, object] = {
             "index": choice.index,
             "text": (self._echo.get(choice.index, "") if first else "") + delta.text,
             "logprobs": None,
@@ -44,7 +45,8 @@ class CompletionShape:
 
     def last(self, usage: dict[str, object]) -> dict[str, object]:
         kept = {key: value for key, value in usage.items() if value is not None}
-        return self._base("text_completion") | {"choices": [], "usage": kept}
+        none: list[object] = []
+        return self._base("text_completion") | {"choices": none, "usage": kept}
 
     def whole(
         self, choices: Sequence[Choice], usage: dict[str, object], transfer: dict[str, object] | None
@@ -82,7 +84,7 @@ def read_prompts(text: TextModel, body: Body) -> list[tuple[int, ...]]:
         raise bad_request(
             "prompt must be a string, array of strings, array of tokens, or array of token arrays.", "prompt"
         )
-    listed: list[object] = list(value)
+    listed = cast("list[object]", value)
     if isinstance(listed[0], int):
         return [as_tokens(listed, body.at("prompt"), text.size)]
     prompts: list[tuple[int, ...]] = []

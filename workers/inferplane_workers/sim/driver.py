@@ -35,7 +35,7 @@ class Sink(Protocol):
     """Where one request's output goes."""
 
     def on_output(self, tokens: tuple[int, ...], finished: Finished | None, /) -> None:
-        """New tokens, the end, or both at once."""
+        """Take new tokens, the end, or both at once."""
         ...
 
 
@@ -237,7 +237,7 @@ async def _confirm(source: RemoteSource) -> None:
 
 
 def _padded(contents: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Groups with a window send fewer blocks; the missing ones at the front are outside of it."""
+    """Fill up groups with a window: the blocks missing at the front are outside of it."""
     length = max(len(group) for group in contents)
     return tuple((0,) * (length - len(group)) + group for group in contents)
 

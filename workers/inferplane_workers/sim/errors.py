@@ -37,7 +37,7 @@ def bad_request(message: str, param: str | None = None) -> ApiError:
 
 
 def invalid_field(kind: str, path: tuple[str | int, ...], message: str, value: object) -> ApiError:
-    """The error that a request schema gives, as vLLM prints it."""
+    """Build the error that a request schema gives, as vLLM prints it."""
     shown = value if isinstance(value, bool | int | float) or value is None else str(value)[:_LONGEST_INPUT]
     detail = {"type": kind, "loc": ".".join(("body", *(str(part) for part in path))), "msg": message, "input": shown}
     return ApiError(

@@ -102,7 +102,7 @@ def as_list(value: object, path: tuple[str | int, ...]) -> list[object]:
 
 
 def as_tokens(value: object, path: tuple[str | int, ...], vocabulary: int) -> tuple[int, ...]:
-    """A list of token ids within the vocabulary."""
+    """Read a list of token ids within the vocabulary."""
     tokens = as_list(value, path)
     for index, token in enumerate(tokens):
         if isinstance(token, bool) or not isinstance(token, int):

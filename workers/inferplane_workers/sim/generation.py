@@ -1,9 +1,10 @@
 """One answer on its way: tokens become text, text becomes chunks or a whole body.
 
-The problem: chat and completions differ in shape only; n choices, stop strings, usage, disconnects and errors are the same.
+The problem: chat and completions differ in shape only; n choices, stop strings, usage, disconnects and errors are the
+same.
 The idea: a `Generation` owns the exchange and one sink per choice; an `AnswerShape` turns choices into JSON values.
-The invariant: usage counts the tokens that the engine produced, whatever was cut from the text; an answer that began ends
-with [DONE] or, if the engine is gone, with a reset.
+The invariant: usage counts the tokens that the engine produced, whatever was cut from the text; an answer that began
+ends with [DONE] or, if the engine is gone, with a reset.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,6 +82,7 @@ class Generation:
         transfer: Callable[[Finished], dict[str, object] | None],
         stop: Callable[[Choice], None],
         drop: Callable[[Choice], None],
+        over: Callable[["Generation"], None],
     ) -> None:
         self._exchange = exchange
         self._shape = shape
@@ -91,12 +93,9 @@ class Generation:
         self._transfer = transfer
         self._stop = stop
         self._drop = drop
+        self._tell_over = over
         self._over = False
         self._hold_back = max((len(stop) for stop in sampling.stops), default=1) - 1
-
-    @property
-    def over(self) -> bool:
-        return self._over
 
     def begin(self) -> None:
         """Open the stream; whole answers are sent when they are complete."""
@@ -108,8 +107,8 @@ class Generation:
         return ChoiceSink(self, choice)
 
     def drop(self) -> None:
-        """The client is gone: stop computing."""
-        self._over = True
+        """Stop computing: the client is gone."""
+        self._close()
         for choice in self._choices:
             if choice.finished is None:
                 self._drop(choice)
@@ -127,10 +126,10 @@ class Generation:
         self._exchange.end()
 
     def reset(self) -> None:
-        """The engine is gone."""
+        """End without an answer: the engine is gone."""
         if self._over:
             return
-        self._over = True
+        self._close()
         if self._sampling.stream:
             self._exchange.abort()
         else:
@@ -150,6 +149,10 @@ class Generation:
             self._complete()
 
     # Inside.
+
+    def _close(self) -> None:
+        self._over = True
+        self._tell_over(self)
 
     def _add(self, choice: Choice, tokens: tuple[int, ...], finished: Finished | None) -> None:
         choice.tokens.extend(tokens)
@@ -200,7 +203,7 @@ class Generation:
         self._exchange.write(_event(value))
 
     def _complete(self) -> None:
-        self._over = True
+        self._close()
         usage = self._final_usage()
         if not self._sampling.stream:
             first = self._choices[0].finished

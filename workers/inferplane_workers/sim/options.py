@@ -6,6 +6,7 @@ The invariant: every option is a value before anything starts; a flag that vLLM 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 from uuid import uuid4
 
 import orjson
@@ -160,7 +161,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 
 def _profile(name: str) -> TimingProfile:
-    """A profile by its name; a bare accelerator means its smallest model."""
+    """Find a profile by its name; a bare accelerator means its smallest model."""
     try:
         return profile_named(name if name in PROFILES else f"{name}-8b")
     except ValueError as error:
@@ -168,7 +169,7 @@ def _profile(name: str) -> TimingProfile:
 
 
 def _engine(flags: argparse.Namespace, profile: TimingProfile) -> EngineConfig:
-    groups = (KvGroup(),)
+    groups: tuple[KvGroup, ...] = (KvGroup(),)
     if flags.sim_sliding_window is not None:
         groups = (*groups, KvGroup(GroupKind.SLIDING, flags.sim_sliding_window))
     max_model_len = flags.max_model_len or min(_CONTEXT, profile.kv_capacity_tokens // len(groups))
@@ -184,7 +185,7 @@ def _engine(flags: argparse.Namespace, profile: TimingProfile) -> EngineConfig:
             groups=groups,
             speculation=_speculation(flags.speculative_config),
             lease_s=_lease(transfer),
-            load_failure=LoadFailurePolicy(transfer.get("kv_load_failure_policy", "fail")),
+            load_failure=LoadFailurePolicy(str(transfer.get("kv_load_failure_policy", "fail"))),
         )
     except ValueError as error:
         raise OptionsError(str(error)) from None
@@ -214,7 +215,7 @@ def _speculation(text: str | None) -> Speculation | None:
 
 def _lease(transfer: Mapping[str, object]) -> float:
     extra = transfer.get("kv_connector_extra_config")
-    value = extra.get("kv_lease_duration", 30) if isinstance(extra, dict) else 30
+    value = cast("dict[str, object]", extra).get("kv_lease_duration", 30) if isinstance(extra, dict) else 30
     if not isinstance(value, int | float) or value <= 0:
         raise OptionsError("--kv-transfer-config: kv_connector_extra_config.kv_lease_duration is a number above 0")
     return float(value)
@@ -226,7 +227,7 @@ def _faults(flags: argparse.Namespace) -> tuple[Fault, ...]:
         listed = _json("--faults", flags.faults)
         if not isinstance(listed, list):
             raise OptionsError("--faults: a JSON list of faults")
-        texts += [orjson.dumps(entry).decode() for entry in listed]
+        texts += [orjson.dumps(entry).decode() for entry in cast("list[object]", listed)]
     try:
         return tuple(parse_fault(text) for text in texts)
     except ValueError as error:
@@ -273,7 +274,7 @@ def _transfer(text: str | None, environment: Mapping[str, str]) -> TransferConfi
     return TransferConfig(
         engine_id=str(config.get("engine_id") or uuid4()),
         role=role,
-        load_failure=LoadFailurePolicy(config.get("kv_load_failure_policy", "fail")),
+        load_failure=LoadFailurePolicy(str(config.get("kv_load_failure_policy", "fail"))),
         host=environment.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost"),
         port=int(port),
     )
@@ -293,4 +294,4 @@ def _object(flag: str, text: str | None) -> dict[str, object]:
     value = _json(flag, text)
     if not isinstance(value, dict):
         raise OptionsError(f"{flag}: a JSON object")
-    return {str(key): entry for key, entry in value.items()}
+    return cast("dict[str, object]", value)

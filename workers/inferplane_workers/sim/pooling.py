@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Sequence
 from random import Random
+from typing import cast
 
 from inferplane_workers.sim.errors import bad_request, invalid_field
 from inferplane_workers.sim.fields import Body, as_object, as_tokens
@@ -125,7 +126,7 @@ def _inputs(text: TextModel, body: Body) -> list[tuple[int, ...]]:
         return [text.encode(value)]
     if not isinstance(value, list) or not value:
         raise bad_request("input must be a string, a list of strings, tokens, or a list of token lists.", "input")
-    listed: list[object] = list(value)
+    listed = cast("list[object]", value)
     if isinstance(listed[0], int):
         return [as_tokens(listed, body.at("input"), text.size)]
     return [
@@ -136,12 +137,12 @@ def _inputs(text: TextModel, body: Body) -> list[tuple[int, ...]]:
 
 def _texts(body: Body, name: str) -> list[str]:
     value = body.required(name)
-    listed: list[object] = list(value) if isinstance(value, list) else [value]
+    listed = cast("list[object]", value) if isinstance(value, list) else [value]
     texts: list[str] = []
     for index, entry in enumerate(listed):
-        if isinstance(entry, dict):
-            entry = as_object(entry, (*body.at(name), index)).text("text")  # noqa: PLW2901  unwrapped
-        if not isinstance(entry, str):
-            raise invalid_field("string_type", (*body.at(name), index), "Input should be a valid string", entry)
-        texts.append(entry)
+        path = (*body.at(name), index)
+        text = as_object(cast("object", entry), path).text("text") if isinstance(entry, dict) else entry
+        if not isinstance(text, str):
+            raise invalid_field("string_type", path, "Input should be a valid string", text)
+        texts.append(text)
     return texts

@@ -163,7 +163,8 @@ class EventPublisher:
         return [_with_wrong_hashes(event) for event in events]
 
     def _send(self, sequence: int, payload: bytes) -> None:
-        self._pub.send_multipart((self._topic, sequence.to_bytes(8, "big"), payload), zmq.NOBLOCK)
+        frames: Sequence[bytes] = (self._topic, sequence.to_bytes(8, "big"), payload)
+        self._pub.send_multipart(frames, zmq.NOBLOCK)
 
     async def _replay(self, router: zmq.asyncio.Socket) -> None:
         while True:
@@ -174,8 +175,8 @@ class EventPublisher:
             first = int.from_bytes(start, "big")
             for sequence, payload in list(self._buffer):
                 if sequence >= first:
-                    await router.send_multipart([client, b"", self._topic, sequence.to_bytes(8, "big"), payload])
-            await router.send_multipart([client, b"", b"", _END, b""])
+                    await _send(router, client, b"", self._topic, sequence.to_bytes(8, "big"), payload)
+            await _send(router, client, b"", b"", _END, b"")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -191,3 +192,7 @@ def _with_wrong_hashes(event: CacheEvent) -> CacheEvent:
     if isinstance(event, BlocksStored | BlocksRemoved):
         return replace(event, hashes=tuple(value ^ 1 for value in event.hashes))
     return event
+
+
+async def _send(socket: zmq.asyncio.Socket, *frames: bytes) -> None:
+    await socket.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]  # pyzmq leaves the frames untyped

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from inferplane_engine.sim.events import RemoteSource
 from inferplane_workers.sim.errors import bad_request, invalid_field
@@ -97,7 +98,7 @@ def clamp_max_tokens(asked: int | None, name: str, *, prompt: int, max_model_len
 
 
 def refuse_logprobs(body: Body) -> None:
-    """This engine has no logits."""
+    """Refuse what needs logits: there are none."""
     asked = body.raw("logprobs")
     if (asked is not None and asked is not False) or body.has("prompt_logprobs") or body.has("top_logprobs"):
         raise bad_request(
@@ -142,19 +143,18 @@ def _transfer(body: Body) -> Transfer:
 def _source(params: Mapping[str, object]) -> RemoteSource | None:
     """Where to pull from.
 
-    Like the real engine this does not check what a client could not know: blocks that make no sense are found out by the
-    engine itself, and kill it.  Without an address there is nothing to pull and the prompt is computed here.
+    Like the real engine this does not check what a client could not know: blocks that make no sense are found out by
+    the engine itself, and kill it.  Without an address there is nothing to pull and the prompt is computed here.
     """
     names = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port")
     if any(params.get(name) is None for name in names):
         return None
     ids = params.get("remote_block_ids")
-    groups = ids if isinstance(ids, list) else []
+    groups = cast("list[object]", ids) if isinstance(ids, list) else []
     if groups and not isinstance(groups[0], list):
         groups = [groups]
-    blocks = tuple(
-        tuple(block for block in group if isinstance(block, int)) for group in groups if isinstance(group, list)
-    )
+    listed = [cast("list[object]", group) for group in groups if isinstance(group, list)]
+    blocks = tuple(tuple(block for block in group if isinstance(block, int)) for group in listed)
     port = params["remote_port"]
     return RemoteSource(
         engine_id=str(params["remote_engine_id"]),

@@ -42,6 +42,17 @@ class _Running:
     names: dict[int, str] = field(default_factory=dict[int, str])
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A generation request, read."""
+
+    name: str
+    shape: AnswerShape
+    sampling: Sampling
+    prompts: Sequence[tuple[int, ...]]
+    adapter: Adapter | None
+
+
 class SimService:
     """Handles every request of the server."""
 
@@ -113,7 +124,7 @@ class SimService:
                 exchange.respond(error.response())
 
     def reset_all(self) -> None:
-        """The engine is gone: nobody gets an answer."""
+        """Reset everything in flight: the engine is gone."""
         for generation in list(self._generations):
             generation.reset()
 
@@ -146,7 +157,7 @@ class SimService:
         if tool is not None:
             sampling = replace(sampling, max_tokens=min(most, len(tool.pieces)), ignore_eos=True, stops=())
         shape = ChatShape(name, model, prompt, token_ids=sampling.return_token_ids, tool=tool)
-        self._generate(request, exchange, name, shape, sampling, [prompt], adapter)
+        self._generate(request, exchange, _Job(name, shape, sampling, [prompt], adapter))
 
     def _complete(self, request: Request, exchange: Exchange) -> None:
         body = Body.parse(request.body)
@@ -163,32 +174,24 @@ class SimService:
             for index in range(len(prompts) * sampling.choices):
                 echo[index] = self._text.decode(prompts[index // sampling.choices])
         shape = CompletionShape(name, model, token_ids=sampling.return_token_ids, echo=echo)
-        self._generate(request, exchange, name, shape, sampling, prompts, adapter)
+        self._generate(request, exchange, _Job(name, shape, sampling, prompts, adapter))
 
-    def _generate(
-        self,
-        request: Request,
-        exchange: Exchange,
-        name: str,
-        shape: AnswerShape,
-        sampling: Sampling,
-        prompts: Sequence[tuple[int, ...]],
-        adapter: Adapter | None,
-    ) -> None:
+    def _generate(self, request: Request, exchange: Exchange, job: _Job) -> None:
         rank = self._rank(request)
         driver = self._drivers[rank]
         self._admit(driver)
         self._requests += 1
         if self._suffers(driver, exchange):
             return
+        sampling = job.sampling
         choices = [
-            Choice(index, prompts[index // sampling.choices], self._text.stream())
-            for index in range(len(prompts) * sampling.choices)
+            Choice(index, job.prompts[index // sampling.choices], self._text.stream())
+            for index in range(len(job.prompts) * sampling.choices)
         ]
         running = _Running(driver, rank)
         generation = Generation(
             exchange,
-            shape,
+            job.shape,
             sampling,
             choices,
             details=self._options.prompt_tokens_details,
@@ -196,30 +199,23 @@ class SimService:
             transfer=lambda finished: self._transfer_params(rank, finished),
             stop=lambda choice: driver.stop(running.names[choice.index]),
             drop=lambda choice: self._drop(running, choice),
+            over=self._generations.discard,
         )
-        generation.begin()
         self._generations.add(generation)
+        generation.begin()
         for choice in choices:
-            self._submit(running, generation, choice, name, sampling, adapter)
+            self._submit(running, generation, choice, job)
 
-    def _submit(
-        self,
-        running: _Running,
-        generation: Generation,
-        choice: Choice,
-        name: str,
-        sampling: Sampling,
-        adapter: Adapter | None,
-    ) -> None:
-        variant = choice.index % sampling.choices
-        engine_name = f"{name}-{choice.index}-{token_hex(4)}"
-        running.names[choice.index] = engine_name
+    def _submit(self, running: _Running, generation: Generation, choice: Choice, job: _Job) -> None:
+        sampling, adapter = job.sampling, job.adapter
+        handoff = self._options.transfer is not None
+        name = f"{job.name}-{choice.index}-{token_hex(4)}"
+        running.names[choice.index] = name
         if adapter is not None:
-            self._busy_adapters[engine_name] = adapter.name
-        sink = _CountingSink(self, running.rank, engine_name, generation, choice)
+            self._busy_adapters[name] = adapter.name
         running.driver.submit(
             EngineRequest(
-                request_id=engine_name,
+                request_id=name,
                 prompt=choice.prompt,
                 max_tokens=sampling.max_tokens,
                 salt=sampling.salt,
@@ -228,22 +224,19 @@ class SimService:
                 ignore_eos=sampling.ignore_eos,
                 min_tokens=sampling.min_tokens,
                 stop_tokens=sampling.stop_tokens,
-                sample=sampling.seed + variant,
-                hold=sampling.transfer.hold and self._options.transfer is not None,
-                source=sampling.transfer.source if self._options.transfer is not None else None,
+                sample=sampling.seed + choice.index % sampling.choices,
+                hold=sampling.transfer.hold and handoff,
+                source=sampling.transfer.source if handoff else None,
             ),
-            sink,
+            _CountingSink(self, running.rank, name, generation, choice),
         )
 
     def _drop(self, running: _Running, choice: Choice) -> None:
-        """The client is gone."""
+        """Forget a choice: the client is gone."""
         name = running.names.get(choice.index)
         if name is not None:
             running.driver.drop(name)
             self._busy_adapters.pop(name, None)
-
-    def ended(self, generation: Generation) -> None:
-        self._generations.discard(generation)
 
     def counted(self, rank: int, name: str, finished: Finished) -> None:
         self._busy_adapters.pop(name, None)
@@ -255,7 +248,7 @@ class SimService:
         return finished.stats.cached_tokens if remote is None else remote
 
     def _transfer_params(self, rank: int, finished: Finished) -> dict[str, object] | None:
-        """What a consumer needs to pull the blocks that this engine holds."""
+        """Say what a consumer needs to pull the blocks that this engine holds."""
         transfer = self._options.transfer
         if finished.held_blocks is None or transfer is None:
             return None
@@ -416,8 +409,6 @@ class _CountingSink:
         if finished is not None:
             self._service.counted(self._rank, self._name, finished)
         self._generation.take(self._choice, tokens, finished)
-        if self._generation.over:
-            self._service.ended(self._generation)
 
 
 def engine_id(base: str, rank: int, ranks: int) -> str:

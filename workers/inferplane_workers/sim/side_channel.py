@@ -1,8 +1,8 @@
 """How one simulated engine's KV reaches another: a small TCP protocol of the simulator's own.
 
-One JSON object a line.  `read` asks a producer for the contents of blocks, `confirm` lets it free them, `heartbeat` renews
-leases.  A producer answers only for itself (`engine_id`) and for what it holds; a consumer that gets a refusal has stale
-or forged parameters, and its engine dies of it, as the real one does.
+One JSON object a line.  `read` asks a producer for the contents of blocks, `confirm` lets it free them, `heartbeat`
+renews leases.  A producer answers only for itself (`engine_id`) and for what it holds; a consumer that gets a refusal
+has stale or forged parameters, and its engine dies of it, as the real one does.
 """
 
 import asyncio

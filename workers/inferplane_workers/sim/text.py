@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import jinja2
 import orjson
@@ -62,22 +63,19 @@ class TextModel:
 
     def _read_template(self) -> jinja2.Template | None:
         source = self.folder / "chat_template.jinja"
-        if source.is_file():
-            text = source.read_text(encoding="utf-8")
-        else:
-            text = self._json("tokenizer_config.json").get("chat_template")
-            if not isinstance(text, str):
-                return None
+        text = (
+            source.read_text(encoding="utf-8")
+            if source.is_file()
+            else self._json("tokenizer_config.json").get("chat_template")
+        )
+        if not isinstance(text, str):
+            return None
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.filters["tojson"] = lambda value: orjson.dumps(value).decode()
-        environment.globals["raise_exception"] = _raise_exception
-        config = self._json("tokenizer_config.json")
-        for name in ("bos_token", "eos_token"):
-            token = config.get(name)
-            environment.globals[name] = token.get("content") if isinstance(token, dict) else token or ""
-        return environment.from_string(text)
+        special = {name: self._special(name) or "" for name in ("bos_token", "eos_token")}
+        return environment.from_string(text, globals={"raise_exception": _raise_exception, **special})
 
     def _read_vocabulary(self) -> Vocabulary:
         names = self._tokenizer.get_vocab(with_added_tokens=False)
@@ -89,15 +87,21 @@ class TextModel:
     def _eos(self) -> int:
         listed = self._json("generation_config.json").get("eos_token_id", self._json("config.json").get("eos_token_id"))
         if isinstance(listed, list) and listed:
-            listed = listed[0]
+            listed = cast("list[object]", listed)[0]
         if isinstance(listed, int):
             return listed
-        name = self._json("tokenizer_config.json").get("eos_token")
-        token = name.get("content") if isinstance(name, dict) else name
-        found = self._tokenizer.token_to_id(token) if isinstance(token, str) else None
+        token = self._special("eos_token")
+        found = None if token is None else self._tokenizer.token_to_id(token)
         if found is None:
             raise OptionsError(f"--model: {self.folder} names no eos_token")
         return found
+
+    def _special(self, name: str) -> str | None:
+        """Return the text of a special token, written plainly or as an object."""
+        value = self._json("tokenizer_config.json").get(name)
+        if isinstance(value, dict):
+            value = cast("dict[str, object]", value).get("content")
+        return value if isinstance(value, str) else None
 
     def context(self) -> int | None:
         """Longest prompt plus answer that the model's own configuration allows."""
@@ -109,7 +113,7 @@ class TextModel:
         if not path.is_file():
             return {}
         value: object = orjson.loads(path.read_bytes())
-        return {str(key): entry for key, entry in value.items()} if isinstance(value, dict) else {}
+        return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 class TextStream:

@@ -3,6 +3,7 @@
 The simulated model cannot decide to call a tool; it calls one where the request says that it must.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 from uuid import NAMESPACE_OID, uuid5
@@ -35,8 +36,8 @@ class ToolCall:
             "function": {"name": self.name, "arguments": "".join(self.pieces)},
         }
 
-    def delta(self, index: int, token: int, choice: Choice) -> dict[str, object]:
-        """What the `token`th output token (from 1) adds."""
+    def delta(self, token: int, choice: Choice) -> dict[str, object]:
+        """Return what the `token`th output token (from 1) adds."""
         if not 0 < token <= len(self.pieces):
             return {}
         call: dict[str, object] = {"index": 0, "function": {"arguments": self.pieces[token - 1]}}
@@ -50,7 +51,7 @@ class ToolCall:
 
 
 def read_tool_call(body: Body, request_id: str) -> ToolCall | None:
-    """The call that `tool_choice` demands, or None; raises ApiError."""
+    """Return the call that `tool_choice` demands, or None; raises ApiError."""
     choice = body.raw("tool_choice")
     if body.has("tools") and not body.items("tools"):
         raise bad_request(
@@ -91,44 +92,62 @@ def _call(function: Body, request_id: str, *, named: bool) -> ToolCall:
 
 
 def example(schema: dict[str, object], depth: int = 0) -> object:
-    """Smallest value that a JSON schema of the common kind allows."""
+    """Return the smallest value that a JSON schema of the common kind allows."""
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
-    listed = schema.get("enum") or schema.get("examples")
-    if isinstance(listed, list) and listed:
+    listed = _listed(schema, "enum") or _listed(schema, "examples")
+    if listed:
         return listed[0]
-    for key in ("anyOf", "oneOf", "allOf"):
-        options = schema.get(key)
-        if isinstance(options, list) and options:
-            return example(cast("dict[str, object]", options[0]), depth + 1)
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kind = kind[0]
     if depth > _DEEPEST:
         return None
-    return _of_kind(kind, schema, depth)
+    for key in ("anyOf", "oneOf", "allOf"):
+        options = _listed(schema, key)
+        if options:
+            return example(cast("dict[str, object]", options[0]), depth + 1)
+    kinds = _listed(schema, "type") or [schema.get("type")]
+    make = _EXAMPLES.get(str(kinds[0]), _object)
+    return make(schema, depth)
 
 
-def _of_kind(kind: object, schema: dict[str, object], depth: int) -> object:
-    if kind in ("integer", "number"):
-        low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
-        return (low if isinstance(low, int | float) else 0) + ("exclusiveMinimum" in schema)
-    if kind == "string":
-        least = schema.get("minLength")
-        return "text".ljust(least if isinstance(least, int) else 0, "-")
-    if kind == "boolean":
-        return True
-    if kind == "array":
-        least = schema.get("minItems")
-        items = schema.get("items")
-        item = example(cast("dict[str, object]", items) if isinstance(items, dict) else {}, depth + 1)
-        return [item] * (least if isinstance(least, int) else 0)
-    if kind == "null":
-        return None
+def _listed(schema: dict[str, object], name: str) -> list[object]:
+    value = schema.get(name)
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _number(schema: dict[str, object], name: str) -> int | float:
+    value = schema.get(name)
+    return value if isinstance(value, int | float) else 0
+
+
+def _number_example(schema: dict[str, object], depth: int) -> object:
+    del depth
+    if "exclusiveMinimum" in schema:
+        return _number(schema, "exclusiveMinimum") + 1
+    return _number(schema, "minimum")
+
+
+def _array(schema: dict[str, object], depth: int) -> object:
+    items = schema.get("items")
+    item = example(cast("dict[str, object]", items) if isinstance(items, dict) else {}, depth + 1)
+    return [item] * int(_number(schema, "minItems"))
+
+
+def _object(schema: dict[str, object], depth: int) -> object:
     properties = schema.get("properties")
-    required = schema.get("required")
     if not isinstance(properties, dict):
         return {}
-    wanted = cast("list[str]", required) if isinstance(required, list) else list(cast("dict[str, object]", properties))
-    return {name: example(cast("dict[str, object]", properties.get(name, {})), depth + 1) for name in wanted}
+    kinds = cast("dict[str, dict[str, object]]", properties)
+    wanted = [str(name) for name in _listed(schema, "required")] if "required" in schema else list(kinds)
+    return {name: example(kinds.get(name, {}), depth + 1) for name in wanted}
+
+
+_EXAMPLES: dict[str, Callable[[dict[str, object], int], object]] = {
+    "integer": _number_example,
+    "number": _number_example,
+    "string": lambda schema, _: "text".ljust(int(_number(schema, "minLength")), "-"),
+    "boolean": lambda _, __: True,
+    "array": _array,
+    "object": _object,
+    "null": lambda _, __: None,
+}
