@@ -12,7 +12,7 @@ from inferplane_operator.local.status import Status, WorkerPhase
 
 _TIMEOUT_S = 5.0
 _EXACT = "inferplane_router_worker_kv_exact"
-_PREDICTIONS = "inferplane_router_predictions"
+_PREDICTIONS = "inferplane_router_predictions_total"
 
 
 def examine(instance: Instance, status: Status) -> Facts:
@@ -62,12 +62,12 @@ def _routing(client: httpx.Client, status: Status) -> RoutingFacts:
 def routing_facts(text: str) -> RoutingFacts:
     """Take out of the router's metrics what says whether it knows the caches."""
     approximate: dict[str, str] = {}
-    counts = {"true": 0.0, "false": 0.0}
+    counts: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == _EXACT and sample.value == 0:
                 approximate[sample.labels["worker"]] = sample.labels.get("cause", "") or "unknown"
-            elif family.name == _PREDICTIONS and sample.name.endswith("_total"):
-                counts[sample.labels.get("exact", "false")] = counts.get(sample.labels["exact"], 0) + sample.value
+            elif sample.name == _PREDICTIONS:
+                counts[sample.labels["exact"]] = counts.get(sample.labels["exact"], 0.0) + sample.value
     mispredicted = int(sum(value for exact, value in counts.items() if exact != "true"))
     return RoutingFacts(approximate, compared=int(sum(counts.values())), mispredicted=mispredicted)

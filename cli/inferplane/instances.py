@@ -30,8 +30,14 @@ class Instance:
             raise CommandError(str(error)) from error
         if found is None or self.running or found.phase is InstancePhase.STOPPED:
             return found
-        gone = {"phase": InstancePhase.STOPPED, "message": "the runner has ended unexpectedly; `inferplane up` again"}
-        return found.model_copy(update=gone)
+        return found.model_copy(
+            update={
+                "phase": InstancePhase.STOPPED,
+                "message": "the runner has ended unexpectedly; `inferplane up` again",
+                "workers": (),
+                "pools": tuple(pool.model_copy(update={"ready": 0, "updated": 0}) for pool in found.pools),
+            }
+        )
 
     def desired(self) -> Desired:
         try:
