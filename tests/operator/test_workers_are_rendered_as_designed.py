@@ -364,9 +364,7 @@ def test_the_catalogue_carries_objective_and_routing() -> None:
 
 
 def test_the_router_is_configured_as_written_down() -> None:
-    settings = RouterSettings(
-        catalogue_file="/s/catalogue.json", cache_dir="/c", http="127.0.0.1:0", report="/s/listen"
-    )
+    settings = RouterSettings(catalogue_file="/s/c.json", cache_dir="/c", http="127.0.0.1:0", report="/s/listen")
 
     assert router_config(settings) == {
         "listen": {"http": "127.0.0.1:0", "grpc": "0.0.0.0:9000", "metrics": "0.0.0.0:9090", "report": "/s/listen"},
