@@ -130,7 +130,7 @@ def test_the_engine_listens_on_loopback_and_drains_through_the_agent() -> None:
     assert "/drain" in hook[2]
     assert "timeout=95" in hook[2]
     assert body(pool)["terminationGracePeriodSeconds"] == 120
-    assert args[args.index("--shutdown-timeout") + 1] == "90"
+    assert args[args.index("--shutdown-timeout") + 1] == "5"
 
 
 def test_each_start_of_the_engine_is_marked_where_the_agent_looks() -> None:

@@ -28,6 +28,11 @@ from inferplane_operator.render.values import Manifest, RenderedPool
 from inferplane_operator.render.weights import ADAPTER_MOUNT, Weights, model_weights, source_weights, together
 
 _GRACE_MARGIN_S: Final = 30
+_EXIT_S: Final = 5.0
+"""Time for an engine to end after SIGTERM.  Its requests came through the agent, which has drained by then (or is dead,
+and its clients' connections with it), so only the release of devices is waited for."""
+_CPU_EXIT_S: Final = 1.0
+"""On a CPU, vLLM's core hangs while NIXL is taken down, until it is killed after this; nothing needs to be released."""
 _RUN_SIZE: Final = "512Mi"
 _DEVICE_RESOURCES: Final = {
     Device.CUDA: "nvidia.com/gpu",
@@ -167,7 +172,7 @@ def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]
             AdapterModule(adapter.served_name, located.path, adapter.spec.rank)
             for adapter, located in zip(given.adapters, adapters, strict=True)
         ),
-        shutdown_timeout_s=spec.drain_timeout_s,
+        shutdown_timeout_s=_CPU_EXIT_S if engine.device is Device.CPU else _EXIT_S,
         offline=weights.offline,
         sim=_sim_options(engine.sim, pool) if engine.type is EngineType.SIM else None,
         args=engine.args + own.args,

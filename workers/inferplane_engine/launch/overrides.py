@@ -52,7 +52,7 @@ _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
         "--enable-expert-parallel": "use parallelism.expert of the pool",
         "-ep": "use parallelism.expert of the pool",
         "--lora-modules": "use a LoRAAdapter",
-        "--shutdown-timeout": "use spec.drainTimeout",
+        "--shutdown-timeout": "use spec.drainTimeout: the agent drains before the engine is stopped",
     }
 )
 _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(

@@ -74,7 +74,7 @@ class LaunchSpec:
     addresses: Addresses = Addresses()
     adapters: tuple[AdapterModule, ...] = ()
     shutdown_timeout_s: float = 0.0
-    """How long running requests may go on after SIGTERM."""
+    """How long running requests may go on after SIGTERM, and how long the engine may take to end."""
     offline: bool = False
     """The weights are on disk: no hub is asked."""
     sim: SimOptions | None = None
