@@ -13,6 +13,7 @@ from inferplane_engine.kv_events import BlockStored, EventBatch, PlaneChange, en
 from inferplane_workers.agent.errors import ConfigError
 from inferplane_workers.agent.kv_listener import END, KvListener, endpoint_of_rank
 from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks
+from inferplane_workers.testing import until
 
 
 class Publisher:
@@ -62,12 +63,6 @@ class Silent:
     def lost(self, dp_rank: int, batches: int) -> None: ...
 
     def problem(self, dp_rank: int, name: str, count: int) -> None: ...
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 Scenario = Callable[[Publisher, RankBlocks, KvListener], Coroutine[Any, Any, None]]

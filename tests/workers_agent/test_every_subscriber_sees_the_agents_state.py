@@ -1,4 +1,4 @@
-"""A naive subscriber that applies every message must end up with exactly what the agent holds, however slowly it reads."""
+"""A naive subscriber that applies every message ends up with exactly what the agent holds, however slowly it reads."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -120,6 +120,21 @@ class World:
         held ^= hashes
         self.hub.blocks(key, removed=removed, stored=stored)
 
+    def do(self, what: str, key: PlaneKey, hashes: set[int], number: int) -> None:
+        match what:
+            case "flip":
+                self.flip(key, hashes)
+            case "clear":
+                self.clear(key)
+            case "flush":
+                self.hub.flush()
+            case "read":
+                self.read(number)
+            case "join":
+                self.join()
+            case _:
+                self.hub.void(100 + number)
+
     def clear(self, key: PlaneKey) -> None:
         self.state.sets.setdefault(key, set()).clear()
         self.hub.blocks(key, cleared=True)
@@ -150,24 +165,12 @@ def test_after_reading_everything_all_agree(steps: list[tuple[str, PlaneKey, set
     assert ledger is not None
     open_tickets: dict[int, Ticket] = {}
     for number, (what, key, hashes) in enumerate(steps):
-        match what:
-            case "flip":
-                world.flip(key, hashes)
-            case "clear":
-                world.clear(key)
-            case "flush":
-                world.hub.flush()
-            case "read":
-                world.read(number)
-            case "join":
-                world.join()
-            case "void":
-                world.hub.void(100 + number)
-            case _:
-                open_tickets[number] = ledger.accept(Entry(f"r{number}", 1, 0))
-                if len(open_tickets) > 2:
-                    first = next(iter(open_tickets))
-                    ledger.finish(open_tickets.pop(first))
+        if what == "load":
+            open_tickets[number] = ledger.accept(Entry(f"r{number}", 1, 0))
+            if len(open_tickets) > 2:
+                ledger.finish(open_tickets.pop(next(iter(open_tickets))))
+        else:
+            world.do(what, key, hashes, number)
     world.hub.flush()
     for index in range(len(world.subscribers)):
         world.read(index)

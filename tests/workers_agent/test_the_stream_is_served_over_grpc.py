@@ -57,12 +57,18 @@ class Served:
 Call = grpc.aio.StreamStreamCall[pb.SubscriberMessage, pb.WorkerMessage]
 
 
+def subscribe(channel: grpc.aio.Channel, requests: AsyncIterator[pb.SubscriberMessage]) -> Call:
+    stub = worker_pb2_grpc.WorkerStreamStub(channel)  # type: ignore[no-untyped-call]  # generated code
+    call: Call = stub.Subscribe(requests)
+    return call
+
+
 async def talk() -> list[str]:
     served = Served()
     port = await served.server.start("127.0.0.1:0")
     seen: list[str] = []
     async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = worker_pb2_grpc.WorkerStreamStub(channel).Subscribe(served.requests())
+        call = subscribe(channel, served.requests())
         await served.to_send.put(HELLO)
         for kind in ("identity", "status", "block_snapshot", "load_snapshot", "heartbeat"):
             message = await served.read(call, kind)
@@ -92,11 +98,11 @@ async def greet(first: pb.SubscriberMessage) -> grpc.StatusCode:
     served = Served()
     port = await served.server.start("127.0.0.1:0")
     async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = worker_pb2_grpc.WorkerStreamStub(channel).Subscribe(served.requests())
+        call = subscribe(channel, served.requests())
         await served.to_send.put(first)
         with pytest.raises(grpc.aio.AioRpcError):
             await call.read()
-        code = await call.code()
+        code: grpc.StatusCode = await call.code()
         await served.to_send.put(None)
     await served.server.stop()
     return code

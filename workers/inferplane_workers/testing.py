@@ -1,7 +1,7 @@
-"""Whole workers for tests: a simulated engine and the real agent beside it, in one event loop, on ports of their own."""
+"""Whole workers for tests: a simulated engine and the real agent beside it, in one event loop, on free ports."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,11 +110,15 @@ async def worker(
             yield Worker(agent, server, listening)
 
 
-async def until_phase(agent: Agent, phase: Phase, *, deadline_s: float = 20.0) -> None:
-    """Wait for a phase; the deadline is a bound, not a pause."""
+async def until(true: Callable[[], bool], *, deadline_s: float = 20.0) -> None:
+    """Wait until something is so; the deadline is a bound, not a pause."""
     async with asyncio.timeout(deadline_s):
-        while agent.gate.phase is not phase:
+        while not true():  # noqa: ASYNC110 - what is waited for lives in many places, none of which has an event
             await asyncio.sleep(0.005)
+
+
+async def until_phase(agent: Agent, phase: Phase) -> None:
+    await until(lambda: agent.gate.phase is phase)
 
 
 async def ask(

@@ -43,7 +43,9 @@ class EngineClient:
         sink = _Collector(asyncio.get_running_loop().create_future())
         call = self._upstream.send(self._address, request, sink, silence_s=timeout_s)
         try:
-            return await asyncio.wait_for(sink.result, timeout_s)
+            # Not wait_for: before Python 3.12 it swallows a cancellation that meets the answer.
+            async with asyncio.timeout(timeout_s):
+                return await sink.result
         except TimeoutError:
             return NoAnswer(UpstreamFailure.TIMEOUT, f"no answer within {timeout_s:g} s")
         finally:

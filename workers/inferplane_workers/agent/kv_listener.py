@@ -5,7 +5,6 @@ way, so after some silence the engine is asked for anything newer: an answer wit
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -58,17 +57,17 @@ class KvListener:
         self._wanted: int | None = None
         self._begin = False
         self._restart = False
-        self._poke = asyncio.Event()
+        self._poked: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """Catch up with an engine that has answered for the first time."""
         self._begin = True
-        self._poke.set()
+        self._poke()
 
     def engine_restarted(self) -> None:
         """Have the map begun anew: the engine is known to have started again."""
         self._restart = True
-        self._poke.set()
+        self._poke()
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -94,7 +93,8 @@ class KvListener:
 
     async def _live(self, context: zmq.asyncio.Context, socket: zmq.asyncio.Socket) -> None:
         """Take what has come; after a silence, ask whether something was missed."""
-        self._poke.clear()
+        if self._begin or self._restart:
+            return
         if not await self._readable(socket):
             if not (self._begin or self._restart):
                 await self._look_for_newer(context)
@@ -112,14 +112,18 @@ class KvListener:
                 return
 
     async def _readable(self, socket: zmq.asyncio.Socket) -> bool:
+        """Wait for a batch, a silence or a poke; cancelling leaves nothing behind."""
+        self._poked = asyncio.get_running_loop().create_future()
         polling = asyncio.ensure_future(socket.poll(int(self._silence_s * 1000)))
-        poked = asyncio.ensure_future(self._poke.wait())
-        done, pending = await asyncio.wait((polling, poked), return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        return polling in done and bool(polling.result())
+        try:
+            await asyncio.wait((polling, self._poked), return_when=asyncio.FIRST_COMPLETED)
+            return polling.done() and bool(polling.result())
+        finally:
+            polling.cancel()
+
+    def _poke(self) -> None:
+        if self._poked is not None and not self._poked.done():
+            self._poked.set_result(None)
 
     async def _replay_from(self, context: zmq.asyncio.Context, number: int) -> None:
         """Ask for batches and hand them over as a replay; without an answer it has simply ended."""

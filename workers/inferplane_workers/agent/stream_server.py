@@ -68,7 +68,8 @@ class StreamServer:
         try:
             while not reader.done():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ready.wait(), self._heartbeat_s)
+                    async with asyncio.timeout(self._heartbeat_s):
+                        await ready.wait()
                 if ready.is_set():
                     ready.clear()
                     for message in subscription.take(self._wall()):
@@ -84,7 +85,8 @@ class StreamServer:
         if self._hub.subscribers >= _MAX_SUBSCRIBERS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many subscribers")
         try:
-            first = await asyncio.wait_for(anext(requests, None), _HELLO_DEADLINE_S)
+            async with asyncio.timeout(_HELLO_DEADLINE_S):
+                first = await anext(requests, None)
         except TimeoutError:
             first = None
         if first is None or first.WhichOneof("body") != "hello":
