@@ -1,7 +1,7 @@
 """`explain` and `diagnose`: from records and facts to words, and over real gRPC and HTTP."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -96,7 +96,7 @@ def test_candidates_are_ordered_by_cost_and_say_why_they_are_out() -> None:
 
 
 @contextmanager
-def served(service: str, handlers: dict[str, Any]) -> Iterator[str]:
+def served(service: str, handlers: dict[str, Any]) -> Generator[str]:
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
