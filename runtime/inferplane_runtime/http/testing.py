@@ -17,6 +17,7 @@ class RecordedExchange:
         self.closed = False
         self.ended = False
         self.aborted = False
+        self._over = asyncio.Event()
         self._gone: Callable[[], None] | None = None
         self._pressure: Callable[[bool], None] | None = None
 
@@ -50,16 +51,22 @@ class RecordedExchange:
     def end(self) -> None:
         if not self.closed:
             self.ended = self.closed = True
+            self._over.set()
 
     def abort(self) -> None:
         if not self.closed:
             self.aborted = self.closed = True
+            self._over.set()
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         self._gone = callback
 
     def on_pressure(self, callback: Callable[[bool], None]) -> None:
         self._pressure = callback
+
+    async def wait(self) -> None:
+        """Return when the answer is complete or reset."""
+        await self._over.wait()
 
     def disconnect(self) -> None:
         """Play a client that goes away."""

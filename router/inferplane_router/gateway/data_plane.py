@@ -1,0 +1,312 @@
+"""From a request's bytes to a place: the steps that HTTP and gRPC share, without any transport.
+
+Problem: tokenising may have to ask an engine, and the core may queue; both end later, and in the meantime the client
+may go.  Idea: one object per request (`Placement`) that calls back with exactly one of a place and an error, and that
+can be abandoned at any moment.  On the usual way everything happens within `place`, with no task and no future.
+Invariant: a request that the core knows is completed exactly once, whoever forgets about it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, Outcome
+from inferplane_router.core.facade import Routing
+from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, UnknownModel
+from inferplane_router.gateway import parse as bodies
+from inferplane_router.gateway.errors import BadRequestError, GatewayError, NoPlaceError, unknown_model
+from inferplane_router.gateway.headers import Hints
+from inferplane_router.gateway.meters import GatewayMeters
+from inferplane_router.gateway.parse import ParsedBody, Route
+from inferplane_router.gateway.seams import Announcer, EncodedPrompt, PromptEncoder, PromptRejectedError
+from inferplane_runtime.clock import Clock
+
+Deliver = Callable[[Routed | GatewayError], None]
+_HOUSEKEEPING_S: Final = 1.0
+_SHORTEST_WAIT_S: Final = 0.001
+_log = structlog.get_logger("inferplane.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One request, parsed: what is asked of which model, by whom."""
+
+    request_id: str
+    path: bytes
+    route: Route
+    body: ParsedBody
+    model: ResolvedModel
+    hints: Hints
+    tenant: str = ""
+    deadline_s: float | None = None
+    exclude: frozenset[str] = field(default_factory=frozenset[str])
+    only: frozenset[str] = field(default_factory=frozenset[str])
+
+
+class Placement:
+    """The search for one request's place."""
+
+    __slots__ = ("_deliver", "_plane", "_task", "known", "over", "queued_at", "wish")
+
+    def __init__(self, plane: "DataPlane", wish: Wish, deliver: Deliver) -> None:
+        self._plane = plane
+        self._deliver = deliver
+        self._task: asyncio.Task[None] | None = None
+        self.wish = wish
+        self.known = False
+        """The core has this request in force."""
+        self.over = False
+        self.queued_at: float | None = None
+
+    def again(self, failed_worker: str) -> None:
+        """Look for another place: `failed_worker` did not take the request."""
+        self._plane.again(self, failed_worker)
+
+    def complete(self, outcome: Outcome) -> None:
+        """End the request; again is harmless."""
+        if not self.over:
+            self.over = True
+            if self._task is not None:
+                self._task.cancel()
+            self._plane.completed(self, outcome)
+
+    def abandon(self) -> None:
+        """End the request because its client has gone."""
+        self.complete(OUTCOME_CLIENT_GONE)
+
+    def deliver(self, result: Routed | GatewayError) -> None:
+        if not self.over:
+            self._deliver(result)
+
+    def hold(self, task: "asyncio.Task[None]") -> None:
+        self._task = task
+
+
+class DataPlane:
+    """Parses, tokenises, asks the core, and waits for it where it must."""
+
+    def __init__(
+        self,
+        *,
+        core: Routing,
+        prompts: PromptEncoder,
+        announcer: Announcer,
+        clock: Clock,
+        draw_id: Callable[[], str],
+        meters: GatewayMeters,
+    ) -> None:
+        self._core = core
+        self._prompts = prompts
+        self._announcer = announcer
+        self._clock = clock
+        self._draw_id = draw_id
+        self._meters = meters
+        self._waiting: dict[str, Placement] = {}
+        self._in_force: set[str] = set()
+        self._encoding: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def core(self) -> Routing:
+        return self._core
+
+    def now(self) -> float:
+        return self._clock.monotonic()
+
+    def read(self, path: bytes, route: Route, raw: bytes, hints: Hints, *, tenant: str = "") -> Wish:
+        """Parse a request and resolve its model; raises `GatewayError`."""
+        body = bodies.parse(route, raw, tenant=tenant)
+        model = self._core.resolve_model(body.model)
+        if isinstance(model, UnknownModel):
+            raise unknown_model(body.model, model.known_names)
+        body.with_model(model.model_name)
+        return Wish(self.fresh_id(hints.request_id), path, route, body, model, hints, tenant)
+
+    def fresh_id(self, wanted: str) -> str:
+        """Return the client's id, or one of our own; two requests in force never share one."""
+        if not wanted:
+            return self._draw_id()
+        return f"{wanted}-{self._draw_id()}" if wanted in self._in_force else wanted
+
+    def place(self, wish: Wish, deliver: Deliver) -> Placement:
+        """Find a place; `deliver` is called once, perhaps before this returns."""
+        placement = Placement(self, wish, deliver)
+        self._in_force.add(wish.request_id)
+        if wish.route is Route.PLAIN or wish.model.facts is None:
+            self._ask(placement, EncodedPrompt(None))
+            return placement
+        begun = self.now()
+        try:
+            encoded = self._prompts.encode(wish.model, wish.path.decode("ascii"), wish.body.body)
+        except PromptRejectedError as error:
+            self._refuse(placement, BadRequestError(error.message, param=error.param))
+            return placement
+        if isinstance(encoded, EncodedPrompt):
+            self._meters.of(wish.model.service.name).tokenise.observe(self.now() - begun)
+            self._ask(placement, encoded)
+        else:
+            self._ask_later(placement, encoded)
+        return placement
+
+    def place_tokens(self, wish: Wish, prompt: EncodedPrompt, deliver: Deliver) -> Placement:
+        """Find a place for a prompt that is tokens already."""
+        placement = Placement(self, wish, deliver)
+        self._in_force.add(wish.request_id)
+        self._ask(placement, prompt)
+        return placement
+
+    def again(self, placement: Placement, failed_worker: str) -> None:
+        """Ask the core for another place."""
+        if placement.over:
+            return
+        request_id = placement.wish.request_id
+        try:
+            answer = self._core.retry(request_id, failed_worker, self.now())
+        except KeyError:
+            _log.warning("a request to be retried is not in force any more", request_id=request_id)
+            self._refuse(placement, GatewayError("the request was given up by the router"))
+            return
+        self._take(placement, answer)
+
+    def poll(self) -> None:
+        """Do what time or news brought; called after every worker message while somebody waits."""
+        for request_id, answer in self._core.poll(self.now()):
+            placement = self._waiting.pop(request_id, None)
+            if placement is not None:
+                self._take(placement, answer)
+        self._arm()
+
+    def news(self) -> None:
+        """Look at the queue, because a worker said something or a request ended."""
+        if self._waiting:
+            self.poll()
+
+    def completed(self, placement: Placement, outcome: Outcome) -> None:
+        request_id = placement.wish.request_id
+        self._in_force.discard(request_id)
+        self._waiting.pop(request_id, None)
+        if placement.known:
+            placement.known = False
+            self._core.complete(request_id, outcome, self.now())
+            self.news()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    async def close(self) -> None:
+        """Stop looking for places."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._encoding):
+            task.cancel()
+        await asyncio.gather(*self._encoding, return_exceptions=True)
+
+    # Inside.
+
+    def _ask_later(self, placement: Placement, encoded: Awaitable[EncodedPrompt]) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._await_tokens(placement, encoded), name=f"encode {placement.wish.request_id}"
+        )
+        placement.hold(task)
+        self._encoding.add(task)
+        task.add_done_callback(self._encoding.discard)
+
+    async def _await_tokens(self, placement: Placement, encoded: Awaitable[EncodedPrompt]) -> None:
+        try:
+            prompt = await encoded
+        except PromptRejectedError as error:
+            self._refuse(placement, BadRequestError(error.message, param=error.param))
+            return
+        except Exception:  # noqa: BLE001 - the task's boundary: without tokens a request can still be served, by load alone
+            _log.exception("a prompt could not be encoded", request_id=placement.wish.request_id)
+            prompt = EncodedPrompt(None)
+        if not placement.over:
+            self._ask(placement, prompt)
+
+    def _ask(self, placement: Placement, prompt: EncodedPrompt) -> None:
+        wish = placement.wish
+        error = _too_long(wish, prompt)
+        if error is not None:
+            self._refuse(placement, error)
+            return
+        ask = Ask(
+            wish.request_id,
+            wish.model,
+            prompt.tokens,
+            salt=wish.body.salt,
+            templated=prompt.templated,
+            tenant=wish.tenant,
+            priority=wish.hints.priority,
+            max_tokens=wish.body.max_tokens,
+            ttft_s=wish.hints.ttft_s,
+            tpot_s=wish.hints.tpot_s,
+            deadline_s=wish.deadline_s,
+            session=wish.hints.session,
+            exclude=wish.exclude,
+            only=wish.only,
+        )
+        begun = self.now()
+        answer = self._core.pick(ask, begun)
+        meters = self._meters.of(wish.model.service.name)
+        meters.pick.observe(self.now() - begun)
+        if prompt.tokens is not None:
+            meters.prompt_tokens.observe(prompt.tokens.size)
+        self._take(placement, answer)
+
+    def _take(self, placement: Placement, answer: Answer) -> None:
+        if isinstance(answer, Routed):
+            placement.known = True
+            if placement.queued_at is not None:
+                self._meters.of(placement.wish.model.service.name).queue.observe(self.now() - placement.queued_at)
+                placement.queued_at = None
+            for expectation in answer.expects:
+                self._announcer.announce(answer.request_id, expectation)
+            placement.deliver(answer)
+        elif isinstance(answer, Queued):
+            placement.known = True
+            placement.queued_at = self.now()
+            self._waiting[answer.request_id] = placement
+            self._arm()
+        else:
+            placement.known = False
+            self._refuse(placement, NoPlaceError(answer))
+
+    def _refuse(self, placement: Placement, error: GatewayError) -> None:
+        placement.deliver(error)
+        placement.complete(error.outcome)
+
+    def _arm(self) -> None:
+        """Wake up when the core has something to do."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wakeup = self._core.next_wakeup()
+        if wakeup is None:
+            return
+        delay = min(max(wakeup - self.now(), _SHORTEST_WAIT_S), _HOUSEKEEPING_S)
+        self._timer = asyncio.get_running_loop().call_later(delay, self.poll)
+
+
+def _too_long(wish: Wish, prompt: EncodedPrompt) -> BadRequestError | None:
+    """Refuse, in the engine's words, what no worker could take."""
+    facts = wish.model.facts
+    if facts is None or not facts.max_model_len:
+        return None
+    limit, asked = facts.max_model_len, wish.body.max_tokens
+    if asked > limit:
+        return BadRequestError(
+            f"max_tokens={asked} cannot be greater than max_model_len={limit}. Please request fewer output tokens.",
+            param="max_tokens",
+        )
+    if prompt.tokens is None or prompt.tokens.size < limit or wish.body.body.get("truncate_prompt_tokens") is not None:
+        return None
+    return BadRequestError(
+        f"This model's maximum context length is {limit} tokens. However, your prompt contains {prompt.tokens.size} "
+        "input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "
+        "prompt.",
+        param="input_tokens",
+    )

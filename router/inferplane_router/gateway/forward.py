@@ -1,0 +1,241 @@
+"""One request on its way: to the agent that was chosen, and its answer back, piece by piece.
+
+Problem: a worker may refuse, die before its first token, or die in the middle; a client may go at any time.
+Idea: nothing is sent to the client before the first piece of an answer's body has come, so that until then another
+worker can be tried without anyone noticing.
+Trade-off: a head waits for its body; engines send both together.
+Invariant: a client gets one whole answer, one error, or a connection or stream that visibly broke; never a second
+answer mixed into the first.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+import structlog
+
+from inferplane_api.proto.worker_pb2 import (
+    OUTCOME_CLIENT_GONE,
+    OUTCOME_ENGINE_ERROR,
+    OUTCOME_ENGINE_LOST,
+    OUTCOME_OK,
+    OUTCOME_REFUSED,
+    Outcome,
+)
+from inferplane_router.core.values import Routed
+from inferplane_router.gateway import headers
+from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
+from inferplane_router.gateway.errors import GatewayError, UpstreamLostError, answer
+from inferplane_router.gateway.headers import HeaderWriter
+from inferplane_router.gateway.meters import GatewayMeters, ServiceMeters
+from inferplane_router.gateway.parse import Route
+from inferplane_runtime.http.api import Call, Exchange, Headers, Request, ResponseHead, Upstream, UpstreamFailure
+
+MAX_TRIES: Final = 4
+_ERROR_STATUS: Final = 400
+_SERVER_ERROR: Final = 500
+_TRY_ELSEWHERE: Final = (UpstreamFailure.REFUSED, UpstreamFailure.LOST, UpstreamFailure.MALFORMED)
+_log = structlog.get_logger("inferplane.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardContext:
+    """What every request of a gateway shares."""
+
+    plane: DataPlane
+    upstream: Upstream
+    writer: HeaderWriter
+    meters: GatewayMeters
+
+
+class Forward:
+    """Carries one request; the sink of its upstream answers."""
+
+    __slots__ = (
+        "_begun",
+        "_call",
+        "_context",
+        "_exchange",
+        "_first_at",
+        "_head",
+        "_last",
+        "_last_at",
+        "_meters",
+        "_pieces",
+        "_placement",
+        "_request",
+        "_routed",
+        "_tries",
+        "_wish",
+    )
+
+    def __init__(self, context: ForwardContext, request: Request, exchange: Exchange, wish: Wish) -> None:
+        self._context = context
+        self._request = request
+        self._exchange = exchange
+        self._wish = wish
+        self._meters: ServiceMeters = context.meters.of(wish.model.service.name)
+        self._placement: Placement | None = None
+        self._routed: Routed | None = None
+        self._call: Call | None = None
+        self._head: ResponseHead | None = None
+        self._tries = 0
+        self._pieces = 0
+        self._last = b""
+        self._begun = context.plane.now()
+        self._first_at = self._last_at = 0.0
+
+    def begin(self) -> None:
+        """Look for a place and send the request there."""
+        self._meters.running.value += 1
+        self._exchange.on_disconnect(self._gone)
+        self._exchange.on_pressure(self._pressed)
+        placement = self._context.plane.place(self._wish, self._placed)
+        self._placement = placement
+        if self._exchange.closed:  # answered within `place`
+            placement.complete(OUTCOME_OK)
+
+    # Called by the data plane.
+
+    def _placed(self, result: Routed | GatewayError) -> None:
+        if isinstance(result, GatewayError):
+            self._fail(result)
+            return
+        self._tries += 1
+        self._routed = result
+        self._head = None
+        wish, model = self._wish, self._wish.model
+        adapter = model.adapter
+        outgoing = Request(
+            self._request.method,
+            wish.path,
+            self._request.query,
+            self._context.writer.to_agent(
+                self._request.headers,
+                result,
+                tenant=wish.tenant,
+                adapter=adapter.name if adapter else "",
+                adapter_revision=adapter.revision if adapter else "",
+                hand_off=wish.route is not Route.PLAIN,
+            ),
+            wish.body.encoded(),
+        )
+        silence_s = model.service.request_timeout_s
+        self._call = self._context.upstream.send(result.decode.address, outgoing, self, silence_s=silence_s)
+
+    # Called by the upstream.
+
+    def on_head(self, head: ResponseHead) -> None:
+        """Hold the head until its body begins, or try elsewhere."""
+        if head.status >= _SERVER_ERROR and head.headers.get(headers.RETRY) is not None and self._tries < MAX_TRIES:
+            call, self._call = self._call, None
+            if call is not None:
+                call.cancel()
+            self._retry("refused")
+            return
+        self._head = head
+
+    def on_body(self, data: bytes) -> None:
+        """Pass a piece on."""
+        now = self._context.plane.now()
+        if self._head is not None and not self._exchange.started:
+            self._start(self._head)
+            self._first_at = now
+            if self._wish.body.stream:
+                self._meters.ttft.observe(now - self._begun)
+        self._pieces += 1
+        self._last_at = now
+        self._last = data
+        self._exchange.write(data)
+
+    def on_end(self) -> None:
+        """Complete the answer."""
+        self._call = None
+        head = self._head
+        if head is not None and not self._exchange.started:
+            self._start(head)
+        if self._wish.body.stream and self._pieces > 1:
+            self._meters.tpot.observe((self._last_at - self._first_at) / (self._pieces - 1))
+        self._exchange.end()
+        self._finish(_outcome_of(head.status if head else _SERVER_ERROR))
+
+    def on_failure(self, failure: UpstreamFailure, detail: str) -> None:
+        """Try elsewhere while the client has seen nothing; say what happened otherwise."""
+        self._call = None
+        log = _log.bind(request_id=self._wish.request_id, failure=failure.value, detail=detail)
+        self._context.meters.failures.labels(self._meters.service, failure.value).inc()
+        if self._exchange.started:
+            log.warning("an answer broke off")
+            self._break_off()
+        elif failure in _TRY_ELSEWHERE and self._tries < MAX_TRIES:
+            log.info("trying another worker")
+            self._retry(failure.value)
+        else:
+            log.warning("no answer")
+            self._fail(UpstreamLostError(failure))
+
+    # Called by the client's side.
+
+    def _gone(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+        self._meters.disconnects.value += 1
+        self._finish(OUTCOME_CLIENT_GONE)
+
+    def _pressed(self, on: bool) -> None:  # noqa: FBT001 - the exchange's signature
+        if self._call is not None:
+            self._call.pause() if on else self._call.resume()
+
+    # Inside.
+
+    def _start(self, head: ResponseHead) -> None:
+        exposed = self._routed if self._wish.model.service.expose_headers else None
+        shown = headers.to_client(head.headers, self._wish.request_id, exposed=exposed)
+        self._meters.answered(head.status)
+        self._exchange.start(ResponseHead(head.status, shown))
+
+    def _retry(self, cause: str) -> None:
+        placement, routed = self._placement, self._routed
+        self._context.meters.retries.labels(self._meters.service, cause).inc()
+        if placement is None or routed is None:
+            raise RuntimeError("a retry before the first try")
+        placement.again(routed.decode.worker_id)
+
+    def _fail(self, error: GatewayError) -> None:
+        response = answer(error, headers=((b"x-request-id", self._wish.request_id.encode()),))
+        self._meters.answered(response.status)
+        self._exchange.respond(response)
+        self._finish(error.outcome)
+
+    def _break_off(self) -> None:
+        """End a stream with an error event where one can stand; reset anything else."""
+        streamed = self._head is not None and _is_event_stream(self._head.headers)
+        if streamed and self._last.endswith(b"\n\n"):
+            message = {"message": "the worker was lost while it answered", "type": "upstream_error", "code": 502}
+            self._exchange.write(b"data: %b\n\n" % orjson.dumps({"error": message}))
+            self._exchange.end()
+        else:
+            self._exchange.abort()
+        self._finish(OUTCOME_ENGINE_LOST)
+
+    def _finish(self, outcome: Outcome) -> None:
+        meters = self._meters
+        meters.running.value -= 1
+        meters.duration.observe(self._context.plane.now() - self._begun)
+        meters.ended(self._wish.route.value, _LABELS[outcome])
+        if self._placement is not None:
+            self._placement.complete(outcome)
+
+
+_LABELS: Final = {value: name.removeprefix("OUTCOME_").lower() for name, value in Outcome.items()}
+
+
+def _outcome_of(status: int) -> Outcome:
+    if status < _ERROR_STATUS:
+        return OUTCOME_OK
+    return OUTCOME_ENGINE_ERROR if status != 503 else OUTCOME_REFUSED  # noqa: PLR2004 - an engine or agent that is busy
+
+
+def _is_event_stream(fields: Headers) -> bool:
+    return (fields.get(b"content-type") or b"").startswith(b"text/event-stream")

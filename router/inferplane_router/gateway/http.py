@@ -1,0 +1,78 @@
+"""Routes of the gateway: which paths exist, and what each is answered with."""
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote
+
+import orjson
+
+from inferplane_router.gateway.errors import GatewayError, UnknownRouteError, WrongMethodError, answer
+from inferplane_router.gateway.forward import Forward, ForwardContext
+from inferplane_router.gateway.headers import read_hints
+from inferplane_router.gateway.parse import ROUTES, Route
+from inferplane_runtime.http.api import Exchange, Headers, Request, Response
+from inferplane_runtime.http.errors import json_error
+
+_JSON: Final = Headers(((b"content-type", b"application/json"),))
+_READABLE: Final = (b"GET", b"HEAD")
+
+
+class Gateway:
+    """The HTTP handler of the router's public port."""
+
+    def __init__(self, context: ForwardContext, *, unready: Callable[[], str]) -> None:
+        self._context = context
+        self._unready = unready
+        """Why the gateway is not ready, or an empty text."""
+
+    def __call__(self, request: Request, exchange: Exchange) -> None:
+        try:
+            route = ROUTES.get(request.path)
+            if route is None:
+                exchange.respond(self._read(request))
+            elif request.method != b"POST":
+                raise WrongMethodError(f"{request.path.decode()} takes POST")
+            else:
+                self._post(route, request, exchange)
+        except GatewayError as error:
+            self._context.meters.of("").ended("", "bad_request")
+            request_id = request.headers.get(b"x-request-id")
+            exchange.respond(answer(error, headers=((b"x-request-id", request_id),) if request_id else ()))
+
+    def _post(self, route: Route, request: Request, exchange: Exchange) -> None:
+        wish = self._context.plane.read(request.path, route, request.body, read_hints(request.headers))
+        Forward(self._context, request, exchange, wish).begin()
+
+    def _read(self, request: Request) -> Response:
+        if request.path == b"/v1/models":
+            _readable(request)
+            return Response(200, _JSON, self._models())
+        if request.path.startswith(b"/v1/models/"):
+            _readable(request)
+            return self._model(unquote(request.path.removeprefix(b"/v1/models/").decode("ascii")))
+        if request.path == b"/health":
+            _readable(request)
+            return Response(200, _JSON, b'{"status":"ok"}')
+        if request.path == b"/ready":
+            _readable(request)
+            reason = self._unready()
+            return json_error(503, reason) if reason else Response(200, _JSON, b'{"status":"ready"}')
+        raise UnknownRouteError(f"no route {request.path.decode('latin-1')}")
+
+    def _models(self) -> bytes:
+        names = self._context.plane.core.model_names()
+        return orjson.dumps({"object": "list", "data": [_model_object(name) for name in names]})
+
+    def _model(self, name: str) -> Response:
+        if name not in self._context.plane.core.model_names():
+            return json_error(404, f"The model `{name}` does not exist.", param="model", code="model_not_found")
+        return Response(200, _JSON, orjson.dumps(_model_object(name)))
+
+
+def _model_object(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "inferplane"}
+
+
+def _readable(request: Request) -> None:
+    if request.method not in _READABLE:
+        raise WrongMethodError(f"{request.path.decode('latin-1')} takes GET")

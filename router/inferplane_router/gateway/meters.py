@@ -1,0 +1,100 @@
+"""The gateway's counters, bound once to each service: what the hot path touches is an attribute and an addition."""
+
+from inferplane_runtime.metrics.catalogue import gateway as names
+from inferplane_runtime.metrics.instruments import Cell, Cells, Instruments
+
+
+class ServiceMeters:
+    """What is counted for one service."""
+
+    __slots__ = (
+        "_outcomes",
+        "_responses",
+        "disconnects",
+        "duration",
+        "pick",
+        "prompt_tokens",
+        "queue",
+        "running",
+        "service",
+        "tokenise",
+        "tpot",
+        "ttft",
+    )
+
+    def __init__(self, meters: "GatewayMeters", service: str) -> None:
+        self.service = service
+        self.duration = meters.duration.labels(service)
+        self.ttft = meters.ttft.labels(service)
+        self.tpot = meters.tpot.labels(service)
+        self.queue = meters.queue.labels(service)
+        self.tokenise = meters.tokenise.labels(service)
+        self.pick = meters.pick.labels(service)
+        self.prompt_tokens = meters.prompt_tokens.labels(service)
+        self.running = meters.running.labels(service)
+        self.disconnects = meters.disconnects.labels(service)
+        self._outcomes = _Memo(meters.requests, service)
+        self._responses = _Memo(meters.responses, service)
+
+    def ended(self, route: str, outcome: str) -> None:
+        self._outcomes.cell(route, outcome).value += 1
+
+    def answered(self, status: int) -> None:
+        self._responses.cell(str(status)).value += 1
+
+
+class _Memo:
+    """Cells below one service, found without building label tuples anew."""
+
+    __slots__ = ("_cells", "_known", "_service")
+
+    def __init__(self, cells: Cells, service: str) -> None:
+        self._cells = cells
+        self._service = service
+        self._known: dict[tuple[str, ...], Cell] = {}
+
+    def cell(self, *rest: str) -> Cell:
+        known = self._known.get(rest)
+        if known is None:
+            known = self._known[rest] = self._cells.labels(self._service, *rest)
+        return known
+
+
+class GatewayMeters:
+    """Makes the instruments; also counts what happens on connections before there is a request."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self.requests = instruments.cells(names.REQUESTS)
+        self.responses = instruments.cells(names.RESPONSES)
+        self.running = instruments.cells(names.RUNNING)
+        self.retries = instruments.cells(names.RETRIES)
+        self.disconnects = instruments.cells(names.DISCONNECTS)
+        self.failures = instruments.cells(names.UPSTREAM_FAILURES)
+        self.draining = instruments.cells(names.DRAINING).labels()
+        self.duration = instruments.distributions(names.REQUEST_DURATION)
+        self.ttft = instruments.distributions(names.TTFT)
+        self.tpot = instruments.distributions(names.TPOT)
+        self.queue = instruments.distributions(names.QUEUE_TIME)
+        self.tokenise = instruments.distributions(names.TOKENISE_TIME)
+        self.pick = instruments.distributions(names.PICK_TIME)
+        self.prompt_tokens = instruments.distributions(names.PROMPT_TOKENS)
+        self._rejected = instruments.cells(names.REJECTED)
+        self._connections = instruments.cells(names.CONNECTIONS).labels()
+        self._services: dict[str, ServiceMeters] = {}
+
+    def of(self, service: str) -> ServiceMeters:
+        meters = self._services.get(service)
+        if meters is None:
+            meters = self._services[service] = ServiceMeters(self, service)
+        return meters
+
+    # What the HTTP server counts.
+
+    def connection_opened(self) -> None:
+        self._connections.value += 1
+
+    def connection_closed(self) -> None:
+        self._connections.value -= 1
+
+    def rejected(self, status: int) -> None:
+        self._rejected.labels(str(status)).inc()
