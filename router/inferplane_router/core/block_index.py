@@ -31,10 +31,10 @@ Allocate = Callable[[int], Cells]
 """Number of cells -> a zeroed array of them."""
 
 _SMALLEST: Final = 1024
-_FULL: Final = 0.875
+_FULL: Final = 0.85
 _NARROW_CELLS: Final = 2
-_NARROW_FILL: Final = 0.5
-_WIDE_FILL: Final = 0.69
+_NARROW_FILL: Final = 0.56
+_WIDE_FILL: Final = 0.75
 _STORES: Final = 64
 _BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
 

@@ -96,6 +96,7 @@ class TransferModels:
             prior = (self._settings.transfer_base_s, self._settings.transfer_token_s)
             model = self._models[key] = LinearModel(prior)
         model.observe(np.array((1.0, tokens)), seconds)
+        self.base, self.per_token = self.base.copy(), self.per_token.copy()  # decision records keep the old ones
         self.base[source, destination], self.per_token[source, destination] = model.coefficients
 
 

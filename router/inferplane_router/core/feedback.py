@@ -52,12 +52,11 @@ class Feedback:
         if appraisal is None or report.dp_rank >= len(worker.slots):
             return
         slot = worker.slots[report.dp_rank]
-        row = appraisal.row(slot)
-        ref = None if row is None else appraisal.refs[slot]
-        if row is None or ref is None or ref.worker_id != worker.entry.worker_id:
+        ref = appraisal.refs[slot] if slot < len(appraisal.refs) and appraisal.knows(slot) else None
+        if ref is None or ref.worker_id != worker.entry.worker_id:
             return
         if report.outcome == worker_pb2.OUTCOME_OK:
-            self._learn(worker, slot, row, report, appraisal)
+            self._learn(worker, slot, report, appraisal)
         if decision.ask.tokens is not None and report.outcome in {
             worker_pb2.OUTCOME_OK,
             worker_pb2.OUTCOME_CLIENT_GONE,
@@ -72,21 +71,19 @@ class Feedback:
     def next_due(self) -> float | None:
         return self._tests[0].due if self._tests else None
 
-    def _learn(
-        self, worker: Worker, slot: int, row: int, report: worker_pb2.RequestReport, appraisal: Appraisal
-    ) -> None:
+    def _learn(self, worker: Worker, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
         pool = worker.entry.pool
         model = self._fleet.pools[pool]
-        load, prompt = appraisal.loads[row], float(report.prompt_tokens)
+        then, prompt = appraisal.terms[slot], float(report.prompt_tokens)
         handed_over = bool(report.prefill_worker) and report.prefill_worker != worker.entry.worker_id
         if not handed_over and report.cached_tokens_known and _is_time(report.prefill_s):
             cached = float(report.cached_tokens)
-            features = cost.prefill_features(float(load[kernels.AHEAD_TOKENS]), max(1.0, prompt - cached), cached)
+            features = cost.prefill_features(float(then[kernels.WAS_AHEAD]), max(1.0, prompt - cached), cached)
             taken_s = report.prefill_s + (report.queue_s if _is_time(report.queue_s) else 0.0)
             self._adjust(slot, kernels.PREFILL_FACTOR, model.prefill.observe(features, taken_s))
         if report.side != worker_pb2.ROLE_PREFILL and report.output_tokens > 1 and _is_time(report.tpot_s):
-            context = float(load[kernels.CONTEXT_TOKENS]) + prompt + report.output_tokens / 2
-            features = cost.step_features(float(load[kernels.IN_FLIGHT]) + 1, context)
+            context = float(then[kernels.WAS_CONTEXT]) + prompt + report.output_tokens / 2
+            features = cost.step_features(float(then[kernels.WAS_IN_FLIGHT]) + 1, context)
             self._adjust(slot, kernels.STEP_FACTOR, model.step.observe(features, report.tpot_s))
         if report.side != worker_pb2.ROLE_PREFILL:
             self.expected_output += _OUTPUT_GAIN * (report.output_tokens - self.expected_output)
@@ -126,21 +123,20 @@ class Feedback:
     def _weigh(self, test: _Test) -> None:
         worker, ask, appraisal = test.worker, test.decision.ask, test.decision.appraisal
         space = worker.space
-        row = None if appraisal is None else appraisal.row(test.slot)
         if (
             worker.identity is None
             or worker.identity.engine_start != test.engine_start
             or test.slot not in worker.slots
         ):
             return
-        if space is None or row is None or appraisal is None or ask.tokens is None:
+        if space is None or appraisal is None or ask.tokens is None:
             return
         keys = space.hash(ask.tokens, ask.model.adapter, ask.salt)
         evidence = Evidence(
             prompt_tokens=ask.tokens.shape[0],
             reported_prompt_tokens=test.reported_prompt_tokens,
             block_size=space.key.block_size,
-            indexed_tokens=int(appraisal.firm_tokens[row]),
+            indexed_tokens=int(appraisal.terms[test.slot, kernels.FIRM_TOKENS]),
             predicted_tokens=appraisal.hit_tokens(test.slot),
             observed_tokens=test.observed_tokens,
             expected_blocks=keys.shape[0],

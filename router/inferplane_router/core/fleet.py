@@ -24,6 +24,7 @@ from inferplane_router.core.prefix_kernels import Counts
 from inferplane_router.core.score_kernels import (
     BLOCK_SIZE,
     CAN_PREFILL,
+    MOST_REQUESTS,
     PREFILL_BASE,
     PREFILL_FACTOR,
     PREFILL_SPREAD,
@@ -80,6 +81,27 @@ class Space:
         self.index.find(keys, self.trusted, self.overlay.cells, counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Who may be asked: slots, and whether any two of them, or any decode target alone, could serve a request."""
+
+    prefills: Slots
+    decodes: Slots
+    paired: bool
+    alone: bool
+
+    @classmethod
+    def of(cls, fleet: "Fleet", prefill: Mask, decode: Mask) -> "Open":
+        """Reduce masks to slots; suspects only where nobody else may decode."""
+        sound = ~fleet.suspect
+        if (decode & sound).any():
+            decode = decode & sound
+        prefills, decodes = np.flatnonzero(prefill & sound), np.flatnonzero(decode)
+        revisions = fleet.tags[:, REVISION]
+        paired = bool(np.isin(revisions[decodes], revisions[prefills]).any())
+        return cls(prefills, decodes, paired, bool(fleet.tags[decodes, CAN_PREFILL].any()))
+
+
 class Fleet:
     """Targets, speeds and loads of one service."""
 
@@ -92,10 +114,13 @@ class Fleet:
         self.ready_prefill: Mask = np.zeros(self.size, np.bool_)
         self.ready_decode: Mask = np.zeros(self.size, np.bool_)
         self.suspect: Mask = np.zeros(self.size, np.bool_)
-        self.most_requests: Slots = np.full(self.size, _UNLIMITED, np.int64)
         self.kv_blocks: Slots = np.zeros(self.size, np.int64)
         """How many blocks the engine holds; 0 when it did not say."""
         self.space_of: Slots = np.full(self.size, -1, np.int64)
+        self.zones: Slots = self.tags[:, ZONE].copy()
+        """Replaced as a whole, like `refs`."""
+        self.open = Open.of(self, self.ready_prefill, self.ready_decode)
+        """Who may be asked when a request sets no conditions."""
         self.version = 0
         """Rises whenever a worker says something new of itself."""
         self.load = LoadTable(epoch=epoch)
@@ -110,6 +135,12 @@ class Fleet:
         self.adapters: dict[Adapter, Mask] = {}
         self.refs: tuple[TargetRef | None, ...] = (None,) * self.size
         """Replaced as a whole, so that a decision record may keep the one it was made with."""
+
+    def refresh(self) -> None:
+        """Follow a change of who is ready, of revisions or of abilities."""
+        self.version += 1
+        self.zones = self.tags[:, ZONE].copy()
+        self.open = Open.of(self, self.ready_prefill, self.ready_decode)
 
     def allot(self, ranks: int) -> range:
         """Find consecutive free slots for a worker's ranks."""
@@ -138,8 +169,8 @@ class Fleet:
             for mask in self.adapters.values():
                 mask[slot] = False
             self._free.append(slot)
-        self.version += 1
         self.refs = tuple(None if slot in slots else ref for slot, ref in enumerate(self.refs))
+        self.refresh()
 
     def describe(
         self,
@@ -172,9 +203,8 @@ class Fleet:
         self.transfers.reserve(len(self._zones))
         row[BLOCK_SIZE] = key_space.block_size
         row[CAN_PREFILL] = can_prefill
-        self.most_requests[slot] = most_requests or _UNLIMITED
+        row[MOST_REQUESTS] = most_requests or _UNLIMITED
         self.kv_blocks[slot] = min(kv_blocks, _UNLIMITED)
-        self.version += 1
         self.identities[slot] = _identity(ref)
         self.refs = (*self.refs[:slot], ref, *self.refs[slot + 1 :])
         self.pool_of[slot] = pool
@@ -248,7 +278,6 @@ class Fleet:
         self.identities, self.counts = _grown(self.identities, size), _grown(self.counts, size)
         self.ready_prefill, self.ready_decode = _grown(self.ready_prefill, size), _grown(self.ready_decode, size)
         self.suspect = _grown(self.suspect, size)
-        self.most_requests = _grown(self.most_requests, size, _UNLIMITED)
         self.kv_blocks = _grown(self.kv_blocks, size)
         self.space_of = _grown(self.space_of, size, -1)
         self.adapters = {adapter: _grown(mask, size) for adapter, mask in self.adapters.items()}

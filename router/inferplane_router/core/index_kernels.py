@@ -34,7 +34,7 @@ _BIT_OF = np.zeros(64, np.int64)
 for _bit in range(64):
     _BIT_OF[((int(_DE_BRUIJN) << _bit) & (2**64 - 1)) >> 58] = _bit
 
-_AHEAD = 16
+AHEAD = 16
 """Keys whose rows are on their way while one is judged."""
 
 
@@ -87,11 +87,11 @@ def store(cells: Cells, width: np.uint64, keys: Words, column: np.uint64, bit: n
     slots = slots_of(cells, width)
     end = slots * width
     n = keys.shape[0]
-    for at in range(min(_AHEAD, n)):
+    for at in range(min(AHEAD, n)):
         prefetch(cells, home(keys[at], slots, width))
     for at in range(n):
-        if at + _AHEAD < n:
-            prefetch(cells, home(keys[at + _AHEAD], slots, width))
+        if at + AHEAD < n:
+            prefetch(cells, home(keys[at + AHEAD], slots, width))
         key = keys[at]
         if key == ZERO:
             continue
@@ -128,8 +128,8 @@ def remove(cells: Cells, width: np.uint64, keys: Words, column: np.uint64, bit: 
     slots = slots_of(cells, width)
     n = keys.shape[0]
     for at in range(n):
-        if at + _AHEAD < n:
-            prefetch(cells, home(keys[at + _AHEAD], slots, width))
+        if at + AHEAD < n:
+            prefetch(cells, home(keys[at + AHEAD], slots, width))
         row = row_of(cells, keys[at], slots, width)
         if cells[row + column] & bit != ZERO:
             cells[row + column] &= ~bit
@@ -175,7 +175,7 @@ def rebuild(old: Cells, old_width: np.uint64, new: Cells, new_width: np.uint64, 
     old_end = slots_of(old, old_width) * old_width
     for slot in range(slots_of(old, old_width)):
         source = np.uint64(slot) * old_width
-        ahead = source + np.uint64(_AHEAD) * old_width
+        ahead = source + np.uint64(AHEAD) * old_width
         if ahead < old_end and old[ahead] != ZERO:
             prefetch(new, home(old[ahead], slots, new_width))
         if is_dead(old, source, old_width):

@@ -6,7 +6,8 @@ A second table of the index's kind, keyed by a mixture of block and target, hold
 import numpy as np
 
 from inferplane_engine.compiled import inline, kernel
-from inferplane_router.core.index_kernels import ZERO, Cells, Words, home, is_dead, row_of, slots_of
+from inferplane_router.core.index_kernels import AHEAD, ZERO, Cells, Words, home, is_dead, row_of, slots_of
+from inferplane_router.core.prefetch import prefetch
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _R29 = np.uint64(29)
@@ -28,7 +29,12 @@ def own(cells: Cells, width: np.uint64, keys: Words, target: np.uint64, owner: n
     taken = 0
     slots = slots_of(cells, width)
     end = slots * width
-    for at in range(keys.shape[0]):
+    n = keys.shape[0]
+    for at in range(min(AHEAD, n)):
+        prefetch(cells, home(_pair(keys[at], target), slots, width))
+    for at in range(n):
+        if at + AHEAD < n:
+            prefetch(cells, home(_pair(keys[at + AHEAD], target), slots, width))
         pair = _pair(keys[at], target)
         row = home(pair, slots, width)
         dead = end
@@ -63,7 +69,11 @@ def disown(
     """Clear owner and bit of every key that `owner` owns, of every owned key when `owner` is 0."""
     slots = slots_of(cells, width)
     bit_slots = slots_of(bits, bits_width)
-    for at in range(keys.shape[0]):
+    n = keys.shape[0]
+    for at in range(n):
+        if at + AHEAD < n:
+            prefetch(cells, home(_pair(keys[at + AHEAD], target), slots, width))
+            prefetch(bits, home(keys[at + AHEAD], bit_slots, bits_width))
         row = row_of(cells, _pair(keys[at], target), slots, width)
         holder = cells[row + _ONE]
         if holder == ZERO or (owner != ZERO and holder != owner):

@@ -14,8 +14,8 @@ import numpy as np
 
 from inferplane_api.catalogue import RoutingMode
 from inferplane_router.core import score_kernels as kernels
-from inferplane_router.core.fleet import Fleet, Mask
-from inferplane_router.core.score_kernels import Floats, Slots
+from inferplane_router.core.fleet import Fleet, Mask, Open
+from inferplane_router.core.score_kernels import Floats, Slots, Terms
 from inferplane_router.core.values import Ask, Hashes
 
 _PRIORITY_REACH: Final = 6
@@ -47,9 +47,13 @@ class View:
     prefills: Slots
     decodes: Slots
     question: Floats
-    terms: Floats
+    terms: Terms
     seed: np.uint64
     """The first block's hash, or random bits when there is none: ties are broken by it."""
+
+    def has_room(self, decode: int) -> bool:
+        """Whether a decode target takes another request."""
+        return bool(self.terms[decode, kernels.WAS_IN_FLIGHT] < self.fleet.tags[decode, kernels.MOST_REQUESTS])
 
     def ttft_s(self, decode: int, prefill: int | None) -> float:
         """Predict the time to the first token of a combination."""
@@ -83,44 +87,29 @@ class Placed:
 
 def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, seed: int) -> Placed | NoPlace:
     """Find a place for `ask`; `seed` breaks ties of prompts that have no block."""
-    prefill_mask, decode_mask = allowed(fleet, ask)
-    decodes = np.flatnonzero(decode_mask)
-    if decodes.shape[0] == 0:
-        return NoPlace.NOBODY
+    may_ask = allowed(fleet, ask)
     mode = ask.model.service.mode
-    prefills = np.flatnonzero(prefill_mask) if mode is not RoutingMode.AGGREGATED else decodes[:0]
-    paired = prefills.shape[0] > 0 and bool(
-        np.isin(fleet.tags[decodes, kernels.REVISION], fleet.tags[prefills, kernels.REVISION]).any()
-    )
-    can_stand_alone = bool(fleet.tags[decodes, kernels.CAN_PREFILL].any())
-    alone = can_stand_alone and (mode is not RoutingMode.DISAGGREGATED or not paired)
+    paired = may_ask.paired and mode is not RoutingMode.AGGREGATED
+    alone = may_ask.alone and (mode is not RoutingMode.DISAGGREGATED or not paired)
     if not paired and not alone:
         return NoPlace.NOBODY
     hashes = fleet.find(ask.tokens, ask.model.adapter, ask.salt)
     question = _question(fleet, ask, expected_output)
     question[kernels.PAIRED], question[kernels.ALONE] = paired, alone
-    roomy = decodes[fleet.load.rows[decodes, kernels.IN_FLIGHT] < fleet.most_requests[decodes]]
-    terms = np.zeros((fleet.size, kernels.TERMS))
-    for slots in (prefills, decodes):
+    prefills = may_ask.prefills if paired else may_ask.prefills[:0]
+    terms = np.empty((fleet.size, kernels.TERMS), np.float32)
+    for slots in (prefills, may_ask.decodes):
         kernels.appraise(fleet.counts, fleet.speeds, fleet.load.rows, fleet.tags, question, slots, terms)
-    first = next((keys[0] for keys in hashes if keys.shape[0]), np.uint64(seed))
-    view = View(fleet, prefills, roomy, question, terms, first)
-    choice = policy.pick(view) if roomy.shape[0] else None
+    first = next((keys[0] for keys in hashes if keys.shape[0]), None)
+    view = View(fleet, prefills, may_ask.decodes, question, terms, np.uint64(seed) if first is None else first)
+    choice = policy.pick(view)
     return NoPlace.NO_ROOM if choice is None else Placed(choice, view, hashes)
 
 
-def allowed(fleet: Fleet, ask: Ask) -> tuple[Mask, Mask]:
-    """Filter: who may prefill and who may decode; suspects only where nobody else may decode."""
+def allowed(fleet: Fleet, ask: Ask) -> Open:
+    """Filter: who may prefill and who may decode."""
     may = _may(fleet, ask)
-    prefill, decode = fleet.ready_prefill, fleet.ready_decode
-    if may is not None:
-        prefill, decode = prefill & may, decode & may
-    if fleet.suspect.any():
-        sound = ~fleet.suspect
-        if (decode & sound).any():
-            decode = decode & sound
-        prefill = prefill & sound
-    return prefill, decode
+    return fleet.open if may is None else Open.of(fleet, fleet.ready_prefill & may, fleet.ready_decode & may)
 
 
 def _may(fleet: Fleet, ask: Ask) -> Mask | None:

@@ -9,9 +9,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from inferplane_api.proto.router_pb2 import (
     PICK_OUTCOME_ROUTED,
     Candidate,
@@ -20,9 +17,8 @@ from inferplane_api.proto.router_pb2 import (
 )
 from inferplane_api.proto.worker_pb2 import RequestReport
 from inferplane_router.core import score_kernels as kernels
-from inferplane_router.core.index_kernels import FIRM
 from inferplane_router.core.placing import Placed
-from inferplane_router.core.score_kernels import Floats, Slots
+from inferplane_router.core.score_kernels import Floats, Slots, Terms
 from inferplane_router.core.values import Ask, TargetRef
 
 _CANDIDATES: Final = 64
@@ -32,57 +28,44 @@ _MS: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
-    """What was known of the targets when one request was placed; rows go with `slots`."""
+    """What was known of the targets when one request was placed, by slot; nothing here is written to afterwards."""
 
-    slots: Slots
-    terms: NDArray[np.float32]
-    spreads: NDArray[np.float32]
-    loads: NDArray[np.float32]
-    firm_tokens: Slots
+    terms: Terms
     question: Floats
     refs: tuple[TargetRef | None, ...]
     prefills: Slots
     decodes: Slots
-    transfer_s: NDArray[np.float32]
-    """From the chosen prefill target to each decode target, then from each prefill target to the chosen decode one."""
+    zones: Slots
+    base: Floats
+    per_token: Floats
 
-    def row(self, slot: int) -> int | None:
-        """Return the row of a slot, None when it was not asked."""
-        at = int(np.searchsorted(self.slots, slot))
-        return at if at < self.slots.shape[0] and self.slots[at] == slot else None
+    def knows(self, slot: int) -> bool:
+        """Whether the slot was among those that could be asked."""
+        return bool((self.decodes == slot).any() or (self.prefills == slot).any())
 
     def hit_tokens(self, slot: int) -> int:
-        at = self.row(slot)
-        return 0 if at is None else int(self.terms[at, kernels.HIT_TOKENS])
+        return int(self.terms[slot, kernels.HIT_TOKENS])
+
+    def transfer_s(self, prefill: int, decode: int) -> float:
+        moved = max(0.0, float(self.question[kernels.PROMPT] - self.terms[decode, kernels.HIT_TOKENS]))
+        link = int(self.zones[prefill]), int(self.zones[decode])
+        return float(self.base[link] + self.per_token[link] * moved)
 
 
 def appraisal_of(placed: Placed) -> Appraisal:
-    """Copy from the fleet's arrays what explains this decision."""
-    view, choice = placed.view, placed.choice
+    """Keep what explains this decision."""
+    view = placed.view
     fleet = view.fleet
-    slots = np.union1d(view.prefills, view.decodes)
-    transfers = np.zeros(view.decodes.shape[0] + view.prefills.shape[0], np.float32)
-    if choice.prefills:
-        moved = np.maximum(0.0, view.question[kernels.PROMPT] - view.terms[:, kernels.HIT_TOKENS])
-        zones = fleet.tags[:, kernels.ZONE]
-        source, destination = zones[choice.prefills[0]], zones[choice.decode]
-        links = fleet.transfers
-        to = zones[view.decodes]
-        transfers[: to.shape[0]] = links.base[source, to] + links.per_token[source, to] * moved[view.decodes]
-        origin = zones[view.prefills]
-        per_token = links.per_token[origin, destination]
-        transfers[to.shape[0] :] = links.base[origin, destination] + per_token * moved[choice.decode]
+    links = fleet.transfers
     return Appraisal(
-        slots=slots,
-        terms=view.terms[slots].astype(np.float32),
-        spreads=fleet.speeds[slots, kernels.PREFILL_SPREAD].astype(np.float32),
-        loads=fleet.load.rows[slots].astype(np.float32),
-        firm_tokens=fleet.counts[slots, FIRM].astype(np.int64) * fleet.tags[slots, kernels.BLOCK_SIZE],
+        terms=view.terms,
         question=view.question,
         refs=fleet.refs,
         prefills=view.prefills,
         decodes=view.decodes,
-        transfer_s=transfers,
+        zones=fleet.zones,
+        base=links.base,
+        per_token=links.per_token,
     )
 
 
@@ -160,29 +143,19 @@ def readable(decision: Decision) -> DecisionRecord:
 
 
 def _candidates(decision: Decision, appraisal: Appraisal) -> list[Candidate]:
-    """The chosen combination, and every other that differs from it in one side; cheapest first."""
-    found: list[Candidate] = []
-    if decision.prefills:
-        prefill = decision.prefills[0]
-        for at, slot in enumerate(appraisal.decodes.tolist()):
-            found.append(_candidate(decision, appraisal, slot, prefill, float(appraisal.transfer_s[at])))
-        offset = appraisal.decodes.shape[0]
-        for at, slot in enumerate(appraisal.prefills.tolist()):
-            if slot != prefill:
-                transfer_s = float(appraisal.transfer_s[offset + at])
-                found.append(_candidate(decision, appraisal, decision.decode, slot, transfer_s))
-    else:
-        found = [_candidate(decision, appraisal, slot, None, 0.0) for slot in appraisal.decodes.tolist()]
+    """Write the chosen combination and every other that differs from it in one side; cheapest first."""
+    chosen = decision.prefills[0] if decision.prefills else None
+    pairs = [(decode, chosen) for decode in appraisal.decodes.tolist()]
+    if chosen is not None:
+        pairs += [(decision.decode, prefill) for prefill in appraisal.prefills.tolist() if prefill != chosen]
+    found = [_candidate(decision, appraisal, decode, prefill) for decode, prefill in pairs]
     found.sort(key=lambda candidate: (not candidate.chosen, candidate.cost_ms))
     return found[:_CANDIDATES]
 
 
-def _candidate(
-    decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None, transfer_s: float
-) -> Candidate:
-    terms_s = _terms(appraisal, decode, prefill, transfer_s)
-    refs = appraisal.refs
-    source, target = None if prefill is None else refs[prefill], refs[decode]
+def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None) -> Candidate:
+    terms_s = _terms(appraisal, decode, prefill)
+    source, target = None if prefill is None else appraisal.refs[prefill], appraisal.refs[decode]
     chosen_prefill = decision.prefills[0] if decision.prefills else None
     return Candidate(
         decode_worker=target.worker_id if target else "",
@@ -197,18 +170,15 @@ def _candidate(
     )
 
 
-def _terms(appraisal: Appraisal, decode: int, prefill: int | None, transfer_s: float) -> dict[str, float]:
+def _terms(appraisal: Appraisal, decode: int, prefill: int | None) -> dict[str, float]:
     """Split a combination's cost as `score_kernels.choose` computes it."""
     question = appraisal.question
-    source = decode if prefill is None else prefill
-    at, from_at = appraisal.row(decode), appraisal.row(source)
-    if at is None or from_at is None:
-        return {}
-    of_decode, of_source = appraisal.terms[at], appraisal.terms[from_at]
-    ttft_s = float(of_source[kernels.PREFILLED_S] + of_decode[kernels.TPOT_S]) + transfer_s
-    overrun = kernels.expected_overrun(ttft_s, question[kernels.TTFT], float(appraisal.spreads[from_at]), question)
+    of_decode, of_source = appraisal.terms[decode], appraisal.terms[decode if prefill is None else prefill]
+    ttft_s = float(of_source[kernels.PREFILLED_S] + of_decode[kernels.TPOT_S])
+    ttft_s += 0.0 if prefill is None else appraisal.transfer_s(prefill, decode)
+    missed_s = kernels.expected_overrun(ttft_s, question[kernels.TTFT], of_source[kernels.SPREAD], question)
     return {
-        "ttft_overrun": float(question[kernels.WEIGHT]) * overrun,
+        "ttft_overrun": float(question[kernels.WEIGHT]) * missed_s,
         "own_ttft": float(question[kernels.OWN_LATENCY]) * ttft_s,
         "prefill_delay_to_others": float(of_source[kernels.PREFILL_OTHERS]),
         "decode": float(of_decode[kernels.DECODE_COST]),

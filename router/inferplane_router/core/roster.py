@@ -137,7 +137,7 @@ class Worker:
             self.fleet.ready_decode[slot] = usable and self.decodes
             self.fleet.ready_prefill[slot] = usable and not self.decodes
             self.fleet.suspect[slot] = self.health is Health.SUSPECT
-        self.fleet.version += 1
+        self.fleet.refresh()
 
     def judge(self, now: float) -> None:
         """Decide about a suspect worker whose time has come."""

@@ -44,6 +44,7 @@ class RouterCore:
         self._names = Names()
         self._services: dict[ServiceKey, Service] = {}
         self._workers: dict[str, Worker] = {}
+        self._suspects: set[str] = set()
         self._service_of: dict[str, ServiceKey] = {}
         self._records = Records()
         self._counters = Counters()
@@ -84,6 +85,7 @@ class RouterCore:
     def worker_lost(self, worker_id: str, now: float) -> None:
         if (worker := self._workers.get(worker_id)) is not None:
             worker.lose(now, _SILENCE_S)
+            self._suspects.add(worker_id)
 
     def on_worker_message(self, worker_id: str, message: worker_pb2.WorkerMessage, now: float) -> Resync | None:
         if (worker := self._workers.get(worker_id)) is None:
@@ -129,6 +131,7 @@ class RouterCore:
         service = self._services[self._service_of[request_id]]
         if (worker := self._workers.get(failed_worker)) is not None:
             worker.happen(HealthEvent.REQUEST_FAILED, now + _PENANCE_S)
+            self._suspects.add(failed_worker)
         self._counters.retried += 1
         return self._answered(service.retry(request_id, failed_worker, now, self._wall_clock()))
 
@@ -138,8 +141,12 @@ class RouterCore:
             self._services[key].complete(request_id, outcome, now)
 
     def poll(self, now: float) -> list[tuple[str, Routed | Refused]]:
-        for worker in self._workers.values():
-            worker.judge(now)
+        for worker_id in tuple(self._suspects):
+            worker = self._workers.get(worker_id)
+            if worker is not None:
+                worker.judge(now)
+            if worker is None or worker.health_until is None:
+                self._suspects.discard(worker_id)
         sweep = now - self._swept >= _SWEEP_S
         answers: list[tuple[str, Routed | Refused]] = [*self._orphans]
         self._orphans.clear()
@@ -157,7 +164,7 @@ class RouterCore:
 
     def next_wakeup(self) -> float | None:
         times = [service.next_wakeup() for service in self._services.values()]
-        times += [worker.health_until for worker in self._workers.values()]
+        times += [self._workers[each].health_until for each in self._suspects if each in self._workers]
         times += [self._swept + _SWEEP_S] if self._service_of else []
         return min((time for time in times if time is not None), default=None)
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferplane_engine.compiled import inline, kernel
+from inferplane_router.core.index_kernels import FIRM
 
 Floats = NDArray[np.float64]
+Terms = NDArray[np.float32]
 Slots = NDArray[np.int64]
 
 # Columns of `speeds`: what is known of a target's engine.
@@ -22,8 +24,8 @@ SPEEDS: Final = 10
 AHEAD_TOKENS, WAITING, IN_FLIGHT, CONTEXT_TOKENS = 0, 1, 2, 3
 LOADS: Final = 4
 # Columns of `tags`.
-REVISION, ZONE, BLOCK_SIZE, CAN_PREFILL = 0, 1, 2, 3
-TAGS: Final = 4
+REVISION, ZONE, BLOCK_SIZE, CAN_PREFILL, MOST_REQUESTS = 0, 1, 2, 3, 4
+TAGS: Final = 5
 # Entries of `question`.
 PROMPT, OUTPUT, TTFT, TPOT, WEIGHT = 0, 1, 2, 3, 4
 HOST_TOKEN, DISK_TOKEN, REMOTE_TOKEN, OWN_LATENCY, OTHERS_FLOOR, SPREAD_FLOOR, NEAR, NEAR_SHARE = (
@@ -38,9 +40,10 @@ HOST_TOKEN, DISK_TOKEN, REMOTE_TOKEN, OWN_LATENCY, OTHERS_FLOOR, SPREAD_FLOOR, N
 )
 PAIRED, ALONE, HOLD = 13, 14, 15
 QUESTION: Final = 16
-# Columns of `terms`, what each target would contribute.
-PREFILLED_S, PREFILL_OTHERS, TPOT_S, DECODE_COST, HIT_TOKENS, WAIT_S, COMPUTE_S, LOAD_S, STALL_S = range(9)
-TERMS: Final = 9
+# Columns of `terms`: what each target would contribute, and what that was computed from.
+PREFILLED_S, PREFILL_OTHERS, TPOT_S, DECODE_COST, HIT_TOKENS, WAIT_S, STALL_S = 0, 1, 2, 3, 4, 5, 6
+FIRM_TOKENS, SPREAD, WAS_AHEAD, WAS_IN_FLIGHT, WAS_CONTEXT = 7, 8, 9, 10, 11
+TERMS: Final = 12
 
 FALLBACKS: Final = 3
 """Prefill targets named in one answer, best first."""
@@ -69,7 +72,7 @@ def _half_width(expected: float, spread: float, floor: float) -> float:
 
 @kernel
 def appraise(
-    counts: NDArray[np.int32], speeds: Floats, load: Floats, tags: Slots, question: Floats, slots: Slots, terms: Floats
+    counts: NDArray[np.int32], speeds: Floats, load: Floats, tags: Slots, question: Floats, slots: Slots, terms: Terms
 ) -> None:
     """Fill `terms` of every slot in `slots`."""
     prompt, output, weight = question[PROMPT], question[OUTPUT], question[WEIGHT]
@@ -106,9 +109,12 @@ def appraise(
         terms[t, DECODE_COST] = weight * output * _overrun(step, question[TPOT], step_width) + slowed
         terms[t, HIT_TOKENS] = hit
         terms[t, WAIT_S] = wait
-        terms[t, COMPUTE_S] = compute
-        terms[t, LOAD_S] = fetch
         terms[t, STALL_S] = compute * load[t, IN_FLIGHT] * step_harm  # what its decoders lose if it prefills too
+        terms[t, FIRM_TOKENS] = counts[t, FIRM] * size
+        terms[t, SPREAD] = speeds[t, PREFILL_SPREAD]
+        terms[t, WAS_AHEAD] = load[t, AHEAD_TOKENS]
+        terms[t, WAS_IN_FLIGHT] = load[t, IN_FLIGHT]
+        terms[t, WAS_CONTEXT] = load[t, CONTEXT_TOKENS]
 
 
 @kernel
@@ -135,14 +141,14 @@ def _shuffle(seed: np.uint64, identity: np.uint64) -> np.uint64:
 
 
 @inline
-def _alone_cost(d: int, terms: Floats, speeds: Floats, question: Floats) -> float:
+def _alone_cost(d: int, terms: Terms, question: Floats) -> float:
     """Return the cost when the decode target prefills itself."""
     fixed = terms[d, DECODE_COST] + terms[d, PREFILL_OTHERS] + terms[d, STALL_S]
-    return _cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], speeds[d, PREFILL_SPREAD], fixed, question)
+    return _cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, SPREAD], fixed, question)
 
 
 @inline
-def _pair_ttft(p: int, d: int, terms: Floats, tags: Slots, base: Floats, per_token: Floats, question: Floats) -> float:
+def _pair_ttft(p: int, d: int, terms: Terms, tags: Slots, base: Floats, per_token: Floats, question: Floats) -> float:
     moved = max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
     source, destination = tags[p, ZONE], tags[d, ZONE]
     transfer = base[source, destination] + per_token[source, destination] * moved
@@ -151,8 +157,7 @@ def _pair_ttft(p: int, d: int, terms: Floats, tags: Slots, base: Floats, per_tok
 
 @kernel
 def choose(
-    terms: Floats,
-    speeds: Floats,
+    terms: Terms,
     tags: Slots,
     question: Floats,
     prefills: Slots,
@@ -166,7 +171,8 @@ def choose(
     """Write (decode, prefill or -1, fall-backs or -1) to `chosen`; return cost, TTFT and TPOT.
 
     Costs within the models' own error are a tie: it goes to the longer cached prefix, then to the rendezvous rank.
-    `chosen[0]` is -1 when no combination is allowed or every prefill queue is longer than HOLD.
+    `chosen[0]` is -1 when no combination is allowed or nobody has room: the decode
+    targets have all the requests they take, or every prefill queue is longer than HOLD.
     """
     chosen[:] = -1
     n, m = decodes.shape[0], prefills.shape[0]
@@ -174,11 +180,13 @@ def choose(
     best, best_ttft, spread = np.inf, 0.0, 0.0
     for i in range(n):
         d = decodes[i]
+        if terms[d, WAS_IN_FLIGHT] >= tags[d, MOST_REQUESTS]:
+            continue
         if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and terms[d, WAIT_S] <= question[HOLD]:
-            costs[i, m] = _alone_cost(d, terms, speeds, question)
+            costs[i, m] = _alone_cost(d, terms, question)
             if costs[i, m] < best:
                 best, best_ttft = costs[i, m], terms[d, PREFILLED_S] + terms[d, TPOT_S]
-                spread = speeds[d, PREFILL_SPREAD]
+                spread = terms[d, SPREAD]
         if question[PAIRED] == 0.0:
             continue
         for j in range(m):
@@ -187,9 +195,9 @@ def choose(
                 continue
             ttft = _pair_ttft(p, d, terms, tags, base, per_token, question)
             fixed = terms[d, DECODE_COST] + terms[p, PREFILL_OTHERS]
-            costs[i, j] = _cost(ttft, speeds[p, PREFILL_SPREAD], fixed, question)
+            costs[i, j] = _cost(ttft, terms[p, SPREAD], fixed, question)
             if costs[i, j] < best:
-                best, best_ttft, spread = costs[i, j], ttft, speeds[p, PREFILL_SPREAD]
+                best, best_ttft, spread = costs[i, j], ttft, terms[p, SPREAD]
     if best == np.inf:
         return best, 0.0, 0.0
     near = question[NEAR] + question[NEAR_SHARE] * best + 0.5 * question[OWN_LATENCY] * spread * best_ttft

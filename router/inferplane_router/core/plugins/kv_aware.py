@@ -18,7 +18,6 @@ class KvAware:
         chosen = np.empty(kernels.FALLBACKS + 1, np.int64)
         _, ttft_s, tpot_s = kernels.choose(
             view.terms,
-            fleet.speeds,
             fleet.tags,
             view.question,
             view.prefills,

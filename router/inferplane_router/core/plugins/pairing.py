@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.placing import Choice, View
 from inferplane_router.core.score_kernels import Slots
@@ -9,7 +11,7 @@ from inferplane_router.core.score_kernels import Slots
 
 def combine(view: View, *, order: Callable[[Slots], Slots]) -> Choice | None:
     """Hand off wherever that is allowed and somebody has room; else the decode target prefills itself."""
-    decodes = order(view.decodes)
+    decodes = order(np.array([slot for slot in view.decodes.tolist() if view.has_room(slot)], np.int64))
     if view.question[kernels.PAIRED]:
         roomy = view.prefills[view.terms[view.prefills, kernels.WAIT_S] <= view.question[kernels.HOLD]]
         prefills = order(roomy)

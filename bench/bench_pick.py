@@ -1,0 +1,76 @@
+"""One decision in process, hashing included: `python bench/bench_pick.py [--picks N] [--workers N]`.
+
+8k tokens, half of them cached somewhere, on aggregated workers and on a prefill and a decode pool of half as many each.
+Every pick is completed, so the fleet's load stays what a busy router sees.  The last line is JSON.
+"""
+
+import argparse
+import gc
+import json
+import time
+
+import numpy as np
+
+from inferplane_api.catalogue import RoutingMode, WorkerRole
+from inferplane_api.proto import worker_pb2
+from inferplane_router.core.router import RouterCore
+from inferplane_router.core.testing import FakeWorker, ask, make_core, prompt, service
+from inferplane_router.core.values import Routed, Tokens
+
+_TOKENS = 8192
+_PROMPTS = 64
+_IN_FLIGHT = 400
+
+
+def filled_core(workers: int, mode: RoutingMode) -> RouterCore:
+    """Make a core whose workers hold half of some prompt each."""
+    fakes = [
+        FakeWorker(f"w{number}", WorkerRole.PREFILL if mode is RoutingMode.DISAGGREGATED and number % 2 else WorkerRole.DECODE)
+        for number in range(workers)
+    ]
+    core = make_core(*fakes, services=[service(mode=mode, queue_limit=0)])
+    for number, fake in enumerate(fakes):
+        half = fake.hashes(prompt(number % _PROMPTS, _TOKENS)[: _TOKENS // 2])
+        core.on_worker_message(fake.worker_id, fake.delta(stored=half), 0.0)
+    return core
+
+
+def measure(core: RouterCore, picks: int, prompts: list[Tokens]) -> list[float]:
+    """Time picks one by one, in seconds; the oldest request of many ends before each."""
+    in_force: list[str] = []
+    times: list[float] = []
+    for number in range(picks):
+        if len(in_force) >= _IN_FLIGHT:
+            core.complete(in_force.pop(0), worker_pb2.OUTCOME_ENGINE_LOST, number * 1e-3)
+        question = ask(core, f"r{number}", prompts[number % len(prompts)])
+        began = time.perf_counter()
+        answer = core.pick(question, number * 1e-3)
+        times.append(time.perf_counter() - began)
+        if isinstance(answer, Routed):
+            in_force.append(answer.request_id)
+        core.poll(number * 1e-3)
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--picks", type=int, default=5000)
+    parser.add_argument("--workers", type=int, default=100)
+    options = parser.parse_args()
+    prompts = [prompt(number, _TOKENS) for number in range(_PROMPTS)]
+    result: dict[str, float] = {}
+    for name, mode in (("pick_8k", RoutingMode.AGGREGATED), ("pick_8k_pd", RoutingMode.DISAGGREGATED)):
+        core = filled_core(options.workers, mode)
+        measure(core, 1000, prompts)
+        core = filled_core(options.workers, mode)
+        gc.collect()
+        gc.freeze()
+        times = np.array(measure(core, options.picks, prompts))[_IN_FLIGHT:]
+        result[f"{name}_p50_us"] = round(1e6 * float(np.percentile(times, 50)), 1)
+        result[f"{name}_p99_us"] = round(1e6 * float(np.percentile(times, 99)), 1)
+        result.setdefault("picks_per_s", round(1 / float(np.mean(times))))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
