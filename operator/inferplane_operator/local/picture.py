@@ -81,23 +81,38 @@ def _phase(picture: Picture) -> tuple[InstancePhase, str]:
     if picture.problem:
         return InstancePhase.DEGRADED, picture.problem
     goals = [PoolGoal(pool.name, pool.replicas, pool.revision) for pool in picture.blueprint.pools]
-    if settled(goals, [_fact(worker) for worker in picture.workers]) and picture.router:
-        if picture.router.readiness.ready:
-            return InstancePhase.READY, ""
-        return _waiting_for_router(picture.router)
-    return _waiting_for_workers(picture.workers)
+    in_the_way = _router_problems(picture.router)
+    if not settled(goals, [_fact(worker) for worker in picture.workers]):
+        in_the_way = [*_worker_problems(picture.workers), *in_the_way] or [_Problem("workers are being started")]
+    if not in_the_way:
+        return InstancePhase.READY, ""
+    failed = any(problem.failed for problem in in_the_way)
+    return InstancePhase.DEGRADED if failed else InstancePhase.PROGRESSING, "; ".join(it.text for it in in_the_way)
 
 
-def _waiting_for_router(router: RouterView) -> tuple[InstancePhase, str]:
-    failed = router.process.restarts > 0
-    return (InstancePhase.DEGRADED if failed else InstancePhase.PROGRESSING), f"router: {router.readiness.reason}"
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Something in the way of Ready; `failed` ones do not pass by waiting alone."""
+
+    text: str
+    failed: bool = False
 
 
-def _waiting_for_workers(workers: Sequence[WorkerStatus]) -> tuple[InstancePhase, str]:
-    bad = [worker for worker in workers if worker.phase in (WorkerPhase.CRASH_LOOP, WorkerPhase.NOT_READY)]
-    waiting = bad or [worker for worker in workers if worker.phase is not WorkerPhase.READY]
-    message = "; ".join(f"{worker.name} is {worker.phase.value}: {worker.reason}" for worker in waiting)
-    return (InstancePhase.DEGRADED if bad else InstancePhase.PROGRESSING), message or "workers are being started"
+def _router_problems(router: RouterView | None) -> list[_Problem]:
+    if router is None:
+        return [_Problem("router is not started yet")]
+    if router.readiness.ready:
+        return []
+    return [_Problem(f"router: {router.readiness.reason}", failed=router.process.restarts > 0)]
+
+
+def _worker_problems(workers: Sequence[WorkerStatus]) -> list[_Problem]:
+    """Say of each worker that is not ready why; only of the failed ones when there are any."""
+    failed = [worker for worker in workers if worker.phase in (WorkerPhase.CRASH_LOOP, WorkerPhase.NOT_READY)]
+    waiting = failed or [worker for worker in workers if worker.phase is not WorkerPhase.READY]
+    return [
+        _Problem(f"{worker.name} is {worker.phase.value}: {worker.reason}", failed=bool(failed)) for worker in waiting
+    ]
 
 
 def _fact(worker: WorkerStatus) -> WorkerFact:
