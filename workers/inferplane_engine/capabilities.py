@@ -90,9 +90,7 @@ _SGLANG: Final = frozenset(
         Capability.SLEEP,
     }
 )
-_SIM: Final = (_VLLM - {Capability.SLEEP, Capability.LORA_RUNTIME, Capability.QUEUE_LIMIT}) | {
-    Capability.FAULT_INJECTION
-}
+_SIM: Final = (_VLLM - {Capability.SLEEP, Capability.LORA_RUNTIME}) | {Capability.FAULT_INJECTION}
 
 CAPABILITIES: Final[Mapping[EngineType, frozenset[Capability]]] = MappingProxyType(
     {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG, EngineType.SIM: _SIM}
