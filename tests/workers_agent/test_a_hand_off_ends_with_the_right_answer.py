@@ -69,21 +69,21 @@ def test_cached_tokens_are_those_of_the_side_that_computed() -> None:
     assert bench.observer.reports[0].cached_tokens == 16
 
 
-@pytest.mark.parametrize(
-    "fail",
-    [
-        pytest.param(lambda call: call.fail(UpstreamFailure.REFUSED), id="refused"),
-        pytest.param(lambda call: call.fail(UpstreamFailure.LOST), id="lost"),
-        pytest.param(lambda call: call.fail(UpstreamFailure.TIMEOUT), id="silent"),
-        pytest.param(lambda call: call.answer(b"{}", status=503), id="draining"),
-        pytest.param(lambda call: call.answer(b"{}", status=500), id="engine error"),
-        pytest.param(lambda call: call.answer(b"{}", status=404), id="adapter not there"),
-    ],
-)
-def test_a_prefill_worker_that_fails_gives_way_to_the_next(fail: Any) -> None:
+@pytest.mark.parametrize("failure", list(UpstreamFailure))
+def test_a_prefill_worker_that_does_not_answer_gives_way_to_the_next(failure: UpstreamFailure) -> None:
     bench = Bench()
     bench.send({"prompt": "hi"}, headers=(PREFILL,))
-    fail(bench.upstream.last)
+    bench.upstream.last.fail(failure)
+
+    assert bench.upstream.last.address == SECOND
+    assert bench.observer.failures == [(FIRST, failure.value)]
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+def test_a_prefill_worker_that_fails_gives_way_to_the_next(status: int) -> None:
+    bench = Bench()
+    bench.send({"prompt": "hi"}, headers=(PREFILL,))
+    bench.upstream.last.answer(b"{}", status=status)
     second = bench.upstream.last
     prefilled(second)
     answered(bench.upstream.last)

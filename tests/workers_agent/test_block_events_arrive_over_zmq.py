@@ -36,7 +36,7 @@ class Publisher:
         event = BlockStored((name,), parent, (name, name), 2, medium="GPU")
         self.log.append(encode_batch(EventBatch(float(name), (event,), 0)))
         if not dropped:
-            await self.pub.send_multipart([b"topic", (len(self.log) - 1).to_bytes(8, "big"), self.log[-1]])
+            await self.pub.send_multipart([b"topic", (len(self.log) - 1).to_bytes(8, "big"), self.log[-1]])  # pyright: ignore[reportUnknownMemberType]  # untyped in pyzmq
 
     async def serve_replays(self) -> None:
         while True:
@@ -45,8 +45,8 @@ class Publisher:
             self.asked.append(start)
             for number in range(start, len(self.log)):
                 frames = [client, b"", b"topic", number.to_bytes(8, "big"), self.log[number]]
-                await self.router.send_multipart(frames)
-            await self.router.send_multipart([client, b"", b"", END, b""])
+                await self.router.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]  # untyped in pyzmq
+            await self.router.send_multipart([client, b"", b"", END, b""])  # pyright: ignore[reportUnknownMemberType]  # untyped in pyzmq
 
     def close(self) -> None:
         self.pub.close()

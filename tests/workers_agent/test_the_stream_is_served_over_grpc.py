@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -58,9 +59,8 @@ Call = grpc.aio.StreamStreamCall[pb.SubscriberMessage, pb.WorkerMessage]
 
 
 def subscribe(channel: grpc.aio.Channel, requests: AsyncIterator[pb.SubscriberMessage]) -> Call:
-    stub = worker_pb2_grpc.WorkerStreamStub(channel)  # type: ignore[no-untyped-call]  # generated code
-    call: Call = stub.Subscribe(requests)
-    return call
+    stub: Any = worker_pb2_grpc.WorkerStreamStub(channel)  # type: ignore[no-untyped-call]  # generated code
+    return cast("Call", stub.Subscribe(requests))
 
 
 async def talk() -> list[str]:

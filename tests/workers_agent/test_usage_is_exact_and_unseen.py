@@ -38,7 +38,7 @@ def counted(output: int) -> dict[str, Any]:
 
 def final(output: int) -> bytes:
     usage = {**counted(output), "prompt_tokens_details": {"cached_tokens": 4}}
-    body = {"id": "x", "choices": [], "usage": usage, "system_fingerprint": "vllm-1-abc"}
+    body: dict[str, Any] = {"id": "x", "choices": [], "usage": usage, "system_fingerprint": "vllm-1-abc"}
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 

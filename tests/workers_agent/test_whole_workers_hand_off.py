@@ -1,7 +1,7 @@
 """A simulated engine's answers depend on the KV it really holds, so a wrong hand-off gives other words."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(folder: Path, *, prefill_flags: tuple[tuple[str, ...], ...] = ((),)) -> AsyncIterator[Pair]:
+async def pair(folder: Path, *, prefill_flags: tuple[tuple[str, ...], ...] = ((),)) -> AsyncGenerator[Pair]:
     async with AsyncExitStack() as stack:
         prefill = [
             await stack.enter_async_context(

@@ -1,7 +1,7 @@
 """Whole workers for tests: a simulated engine and the real agent beside it, in one event loop, on free ports."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,7 +83,7 @@ def agent_config(folder: Path, role: Role, name: str, engine_port: int) -> Agent
 
 
 @asynccontextmanager
-async def engine(folder: Path, role: Role, name: str, *, flags: Sequence[str] = ()) -> AsyncIterator[SimServer]:
+async def engine(folder: Path, role: Role, name: str, *, flags: Sequence[str] = ()) -> AsyncGenerator[SimServer]:
     """Run a simulated engine alone."""
     environment = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": "0"}
     async with running(parse_options([*sim_flags(folder, role, name), *flags], environment)) as server:
@@ -99,7 +99,7 @@ async def worker(
     flags: Sequence[str] = (),
     changes: Mapping[str, Any] | None = None,
     wait: bool = True,
-) -> AsyncIterator[Worker]:
+) -> AsyncGenerator[Worker]:
     """Run an engine and its agent; with `wait`, until the agent takes requests."""
     async with engine(folder, role, name, flags=flags) as server:
         config = replace(agent_config(folder, role, name, server.port), **(changes or {}))

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -200,7 +200,7 @@ class Agent:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Listening]:
+    async def running(self) -> AsyncGenerator[Listening]:
         """Serve until the block ends; what is still running then is cut off."""
         listening = await self._listen()
         async with asyncio.TaskGroup() as group:

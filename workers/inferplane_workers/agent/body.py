@@ -96,9 +96,9 @@ def strip_forbidden(body: Body) -> list[str]:
 def shape(body: Mapping[str, Any]) -> Shape:
     """Read what the agent needs; wrong types are left for the engine to refuse."""
     stream = body.get("stream") is True
-    options = body.get("stream_options")
-    final = isinstance(options, dict) and options.get("include_usage") is True
-    continuous = final and isinstance(options, dict) and options.get("continuous_usage_stats") is True
+    options = _mapping(body.get("stream_options"))
+    final = options.get("include_usage") is True
+    continuous = final and options.get("continuous_usage_stats") is True
     model = body.get("model")
     prompts = _prompt_count(body.get("prompt"))
     return Shape(
@@ -113,11 +113,8 @@ def shape(body: Mapping[str, Any]) -> Shape:
 
 def ask_for_usage(body: Body) -> None:
     """Have the engine count in every chunk of a stream: the last one seen is exact, however the stream ends."""
-    options = body.get("stream_options")
-    merged: Body = dict(options) if isinstance(options, dict) else {}
-    merged["include_usage"] = True
-    merged["continuous_usage_stats"] = True
-    body["stream_options"] = merged
+    asked = {"include_usage": True, "continuous_usage_stats": True}
+    body["stream_options"] = {**_mapping(body.get("stream_options")), **asked}
 
 
 def for_prefill(body: Mapping[str, Any], transfer: Mapping[str, Any]) -> Body:
@@ -136,6 +133,10 @@ def for_decode(body: Mapping[str, Any], transfer: Mapping[str, Any]) -> Body:
     half = dict(body)
     half["kv_transfer_params"] = dict(transfer)
     return half
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _choices(body: Mapping[str, Any]) -> int:

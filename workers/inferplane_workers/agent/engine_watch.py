@@ -7,7 +7,7 @@ answered the canary, and closes before its requests are failed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,7 @@ class Periods:
     slowest_scrape: float = 30.0
     canary: float = 300.0
     transport: float = 30.0
+    reset: float = 60.0
 
 
 class Starts(Protocol):
@@ -58,7 +59,7 @@ class _Seen:
     scrape_every: float = 1.0
     next_canary: float = 0.0
     next_transport: float = 0.0
-    scrapes: int = field(default=0)
+    next_reset: float = 0.0
 
 
 class EngineWatch:
@@ -172,6 +173,7 @@ class EngineWatch:
                 return
             if await self._restarted_unseen() or await self._wrong(seen):
                 return
+            await self._recover_blocks(seen)
 
     async def _look(self, seen: _Seen) -> None:
         answer = await self._client.get(b"/health", timeout_s=self._periods.health_deadline)
@@ -230,6 +232,22 @@ class EngineWatch:
             return False
         self._fail(verdict.detail)
         return True
+
+    async def _recover_blocks(self, seen: _Seen) -> None:
+        """Empty an idle engine's cache where that is allowed: an empty cache is one that is known."""
+        if not self._config.kv_reset or not self._announcer.suspect or self._jobs.live:
+            return
+        if self._now() < seen.next_reset:
+            return
+        seen.next_reset = self._now() + self._periods.reset
+        answer = await self._client.post(b"/reset_prefix_cache", {}, timeout_s=self._periods.health_deadline)
+        if isinstance(answer, NoAnswer) or answer.status != _OK:
+            _log.warning("the engine would not empty its cache", status=getattr(answer, "status", 0))
+            return
+        # vLLM publishes the clearing with the next request that it schedules.
+        await self._client.post(
+            b"/v1/completions", canary.question(self._config.names[0]), timeout_s=self._config.canary_timeout
+        )
 
     def _transport(self) -> transport.Transport:
         asked = self._config.kv_transport.value

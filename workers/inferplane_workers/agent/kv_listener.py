@@ -145,7 +145,7 @@ class KvListener:
         socket.set(zmq.LINGER, 0)
         socket.connect(self._replay or "")
         try:
-            await socket.send_multipart([b"", number.to_bytes(8, "big")])
+            await socket.send_multipart([b"", number.to_bytes(8, "big")])  # pyright: ignore[reportUnknownMemberType]  # untyped in pyzmq
             while await socket.poll(int(self._replay_timeout_s * 1000)):
                 frames: list[bytes] = await socket.recv_multipart()
                 if len(frames) != _REPLAY_FRAMES or frames[2] == END:
