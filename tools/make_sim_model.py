@@ -1,8 +1,8 @@
 """Write the simulated engine's built-in model: tokenizer, template and configuration, no weights.
 
 The vocabulary is byte-level BPE: 256 bytes, 70 syllables and 700 pseudo-words of two syllables, plus the ChatML control
-tokens.  Every word that the simulated model says is one token, and encodes to the same token again when a client sends it
-back as history, so the second turn of a conversation finds the first one in the cache.
+tokens.  Every word that the simulated model says is one token, and encodes to the same token again when a client sends
+it back as history, so the second turn of a conversation finds the first one in the cache.
 
     python tools/make_sim_model.py [FOLDER]
 """
@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 FOLDER = Path(__file__).parents[1] / "workers" / "inferplane_engine" / "sim" / "model"
 CONSONANTS = "bdfghklmnprstv"
@@ -46,7 +47,7 @@ TEMPLATE = """\
 
 
 def byte_alphabet() -> list[str]:
-    """The 256 printable stand-ins for bytes, in GPT-2's order."""
+    """Return the 256 printable stand-ins for bytes, in GPT-2's order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     stand_in = {byte: chr(byte) for byte in printable} | {byte: chr(256 + index) for index, byte in enumerate(others)}
@@ -54,7 +55,7 @@ def byte_alphabet() -> list[str]:
 
 
 def tokenizer() -> dict[str, object]:
-    """Merges in the order: syllables, syllables after a space, words."""
+    """Build the tokenizer; merges in the order: syllables, syllables after a space, words."""
     syllables = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
     pairs = [(first, second) for first in syllables for second in syllables if first != second]
     words = sorted(random.Random(0).sample(pairs, WORDS))  # noqa: S311  a fixed choice, not a secret
@@ -102,9 +103,8 @@ def tokenizer() -> dict[str, object]:
 def files() -> dict[str, str]:
     """File name -> text."""
     tokens = tokenizer()
-    added = tokens["added_tokens"]
-    assert isinstance(added, list)
-    ids = {entry["content"]: entry["id"] for entry in added}
+    added = cast("list[dict[str, Any]]", tokens["added_tokens"])
+    ids: dict[str, int] = {entry["content"]: entry["id"] for entry in added}
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

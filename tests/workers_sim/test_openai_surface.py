@@ -265,7 +265,9 @@ BAD: list[tuple[str, dict[str, object], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "fields", "status", "words"), BAD, ids=[f"{p} {index}" for index, (p, _, _, _) in enumerate(BAD)])
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "words"), BAD, ids=[f"{p} {index}" for index, (p, _, _, _) in enumerate(BAD)]
+)
 def test_bad_input_gets_vllms_error(path: str, fields: dict[str, object], status: int, words: str) -> None:
     async def test(sim: Sim) -> None:
         answer = await sim.post(path, **fields)
@@ -299,7 +301,7 @@ def test_what_is_no_request_is_refused(method: str, path: str, body: bytes, stat
 def test_a_full_queue_is_a_retryable_503() -> None:
     async def test(sim: Sim) -> None:
         ask = {"prompt": "a b", "max_tokens": 20_000, "ignore_eos": True, "stream": True}
-        answers = []
+        answers: list[httpx.Response] = []
         for _ in range(4):
             request = sim.client.build_request("POST", "/v1/completions", json=ask)
             answers.append(await sim.client.send(request, stream=True))
