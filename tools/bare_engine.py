@@ -100,6 +100,11 @@ def free_port() -> int:
         return int(held.getsockname()[1])
 
 
+def tied_to_parent(signal_name: str) -> list[str]:
+    """Return a prefix for a command that gets this signal when whoever started it is gone, however that ended."""
+    return ["setpriv", "--pdeathsig", signal_name] if shutil.which("setpriv") else []
+
+
 def _command(spec: EngineSpec, port: int, events: str, replay: str) -> list[str]:
     transfer = {
         "kv_connector": "NixlConnector",
@@ -113,10 +118,8 @@ def _command(spec: EngineSpec, port: int, events: str, replay: str) -> list[str]
         "endpoint": events,
         "replay_endpoint": replay,
     }
-    # PR_SET_PDEATHSIG: no engine outlives whoever started it, however that ended
-    tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     return [
-        *tied,
+        *tied_to_parent("KILL"),
         *(str(ENGINE_PYTHON), "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(spec.model), "--served-model-name", *spec.served_names),
         *("--host", "127.0.0.1", "--port", str(port)),

@@ -18,7 +18,7 @@ import grpc
 import httpx
 from google.protobuf.json_format import MessageToDict
 
-from bare_engine import ENGINE_PYTHON
+from bare_engine import ENGINE_PYTHON, tied_to_parent
 from inferplane_api.proto import router_pb2, router_pb2_grpc
 from inferplane_operator.local.statedir import StateDir
 from inferplane_operator.local.status import InstancePhase, Status, WorkerStatus, read_status
@@ -46,7 +46,7 @@ class LocalService:
         """Start without waiting."""
         state_dir.mkdir(parents=True, exist_ok=True)
         output = state_dir / "up.log"
-        command = [sys.executable, "-m", "inferplane", "up", "-f", str(manifest)]
+        command = [*tied_to_parent("TERM"), sys.executable, "-m", "inferplane", "up", "-f", str(manifest)]
         command += ["--port", str(port), "--state-dir", str(state_dir), "--gpus", "none"]
         command += ["--engine-python", str(ENGINE_PYTHON), "--timeout", START_LIMIT]
         with output.open("wb") as file:
