@@ -1,10 +1,13 @@
 """`status`, `logs`, `scale`, `down` on instances that exist as files."""
 
+import dataclasses
 import json
 import threading
 
 import yaml
+from click.testing import CliRunner
 
+from inferplane.cli import root
 from inferplane.context import Context
 from inferplane.testing import Call, make_instance
 from inferplane_operator.local.desired import read_desired
@@ -160,3 +163,13 @@ def test_a_damaged_status_is_an_error_with_a_fix(call: Call, demo: StateDir) -> 
     assert result.exit_code == 1
     assert "status.json" in result.stderr
     assert "run `inferplane up` again" in result.stderr
+
+
+def test_on_a_terminal_tables_are_drawn_and_hold_the_same(context: Context, demo: StateDir) -> None:
+    del demo
+    terminal = dataclasses.replace(context, terminal=True, colour=True)
+    result = CliRunner().invoke(root, ["status"], obj=terminal, color=True)
+
+    assert result.exit_code == 0
+    assert "decode-0" in result.stdout
+    assert "127.0.0.1:1" in result.stdout

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from dataclasses import dataclass, field
+from itertools import count
 
 from inferplane_operator.local.agent_client import Readiness
 from inferplane_operator.local.processes import Command, Running
@@ -77,7 +78,7 @@ class FakePorts:
     def __call__(self, port: int) -> FakePort:
         if port in self.taken:
             raise OSError(f"port {port} is taken")
-        number = port or self.next
+        number = port or next(number for number in count(self.next) if number not in self.taken)
         self.next = max(self.next, number) + 1
         self.held.append(FakePort(number))
         return self.held[-1]
