@@ -58,7 +58,8 @@ class Ports:
         """Hold a free port and those after it; nothing when one of them is taken."""
         row = [self.hold(0)]
         try:
-            row += [self.hold(row[0].number + offset) for offset in range(1, count)]
+            for offset in range(1, count):
+                row.append(self.hold(row[0].number + offset))
         except (OSError, OverflowError):  # taken, or beyond the last port
             for held in row:
                 held.release()
