@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,24 +16,13 @@ from inferplane_api.v1alpha1.manifests import ManifestError, load_manifests
 from inferplane_api.v1alpha1.problems import Problem
 from inferplane_operator.render import RenderError, render_service
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 DOCUMENTS: list[dict[str, Any]] = [document for path in EXAMPLES for document in yaml.safe_load_all(path.read_text())]
 
 SCALAR = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=False) | st.text(max_size=8)
 NAMES = ("name", "spec", "env", "containers", "initContainers", "labels", "metadata", "agent", "engine", "volumes")
-    "name",
-    "spec",
-    "env",
-    "containers",
-    "initContainers",
-    "labels",
-    "metadata",
-    "agent",
-    "engine",
-    "volumes",
-    "ports",
-    "$patch",
-]
 WORDS = st.sampled_from((*NAMES, "ports", "$patch"))
 VALUE = st.recursive(
     SCALAR | WORDS,

@@ -117,6 +117,7 @@ JSON = st.recursive(
 OBJECT = st.dictionaries(st.sampled_from("abcdef"), JSON, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(OBJECT, OBJECT)
 def test_merging_the_same_again_changes_nothing(base: dict[str, Any], over: dict[str, Any]) -> None:
@@ -129,6 +130,7 @@ def test_merging_the_same_again_changes_nothing(base: dict[str, Any], over: dict
     assert strategic_merge(once, over, path="t") == once
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(OBJECT)
 def test_merging_nothing_changes_nothing(base: dict[str, Any]) -> None:
