@@ -10,6 +10,7 @@ from inferplane_runtime.lifecycle import StopSignal, run_process
 from inferplane_runtime.settings import SettingsError, load
 from inferplane_workers.agent.app import Agent
 from inferplane_workers.agent.config import AgentConfig
+from inferplane_workers.agent.errors import ConfigError
 
 _WRONG_CONFIGURATION = 2
 
@@ -29,7 +30,11 @@ def main() -> int:
             await agent.drain()
         return 0
 
-    return run_process(serve, loop_factory=uvloop.new_event_loop)
+    try:
+        return run_process(serve, loop_factory=uvloop.new_event_loop)
+    except ConfigError as error:
+        sys.stderr.write(f"inferplane-agent: {error.message}\n")
+        return _WRONG_CONFIGURATION
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -29,6 +29,7 @@ from inferplane_workers.agent.engine_adapter import ADAPTERS
 from inferplane_workers.agent.engine_client import EngineClient
 from inferplane_workers.agent.engine_facts import Facts
 from inferplane_workers.agent.engine_watch import EngineWatch, Periods
+from inferplane_workers.agent.errors import ConfigError
 from inferplane_workers.agent.gate import Gate
 from inferplane_workers.agent.kv_listener import KvListener
 from inferplane_workers.agent.metrics import AgentMetrics
@@ -43,6 +44,8 @@ from inferplane_workers.agent.wire import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from inferplane_workers.agent.job import JobContext
+
+T = TypeVar("T")
 
 AGENT_VERSION = "0.1.0"
 _FLUSH_S = 0.002
@@ -223,9 +226,15 @@ class Agent:
         return await self._drain.run()
 
     async def _listen(self) -> Listening:
-        await self._http.start(*split_address(self._config.listen_http))
-        await self._metrics_http.start(*split_address(self._config.listen_metrics))
-        stream = await self._stream.start(self._config.listen_stream)
+        config = self._config
+        try:
+            await _bound("--listen-http", config.listen_http, self._http.start(*split_address(config.listen_http)))
+            metrics = self._metrics_http.start(*split_address(config.listen_metrics))
+            await _bound("--listen-metrics", config.listen_metrics, metrics)
+            stream = await _bound("--listen-stream", config.listen_stream, self._stream.start(config.listen_stream))
+        except ConfigError:
+            await self._close()
+            raise
         listening = Listening(self._http.port, stream, self._metrics_http.port)
         identity = self.announcer.identity
         if not identity.http_address:
@@ -257,6 +266,14 @@ class Agent:
 
     def _progress(self) -> None:
         self.jobs.progress_at = self._clock.monotonic()
+
+
+async def _bound(flag: str, address: str, starting: Awaitable[T]) -> T:
+    """Name the flag whose address cannot be had."""
+    try:
+        return await starting
+    except (OSError, RuntimeError) as error:  # gRPC raises RuntimeError where a socket cannot be bound
+        raise ConfigError(f"{flag}: cannot listen on {address}: {error}") from error
 
 
 def _identity(config: AgentConfig, files: ModelFiles) -> pb.Identity:

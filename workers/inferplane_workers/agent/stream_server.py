@@ -21,6 +21,7 @@ _MAX_SUBSCRIBERS = 256
 _MAX_EXPECTED_BYTES = 128 * 1024 * HASH_BYTES
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 8 * 1024 * 1024),
+    ("grpc.so_reuseport", 0),  # a port in use is an error, not two agents on one port
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
