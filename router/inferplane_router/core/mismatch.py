@@ -121,8 +121,10 @@ class KvTrust:
         if not evidence.expected_blocks:
             return False  # too short to prove anything
         self._plain_works = self._plain_works or not (evidence.salted or evidence.adapter)
-        self._against = {cause: weight / 2 for cause, weight in self._against.items() if weight > _SOFT / 2}
-        self._passed += 1
+        for cause in self._against:
+            if _speaks_for(cause, evidence):
+                self._against[cause] /= 2
+        self._passed += _speaks_for(self.cause, evidence)
         if self.mode is KvMode.EXACT or self._announced or self._passed < _RECOVERY:
             return False
         return self._acquit()
@@ -137,6 +139,13 @@ class KvTrust:
         self.mode, self.cause, self.detail = KvMode.EXACT, Mismatch.NONE, ""
         self._against.clear()
         return changed
+
+
+def _speaks_for(cause: Mismatch, evidence: Evidence) -> bool:
+    """Whether a passed test says anything against this cause."""
+    if cause is Mismatch.SALT:
+        return evidence.salted
+    return evidence.adapter if cause is Mismatch.ADAPTER else True
 
 
 def _describe(cause: Mismatch, evidence: Evidence) -> str:

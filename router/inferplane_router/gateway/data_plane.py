@@ -97,8 +97,10 @@ class DataPlane:
         clock: Clock,
         draw_id: Callable[[], str],
         meters: GatewayMeters,
+        on_ask: Callable[[Ask], None] | None = None,
     ) -> None:
         self._core = core
+        self._on_ask = on_ask
         self._prompts = prompts
         self._announcer = announcer
         self._clock = clock
@@ -193,6 +195,11 @@ class DataPlane:
             self._core.complete(request_id, outcome, self.now())
             self.news()
 
+    def forget(self, placement: Placement) -> None:
+        """Leave a placement's end to the agents' reports and to the core's own expiry."""
+        placement.over = True
+        self._in_force.discard(placement.wish.request_id)
+
     @property
     def waiting(self) -> int:
         return len(self._waiting)
@@ -249,6 +256,8 @@ class DataPlane:
             exclude=wish.exclude,
             only=wish.only,
         )
+        if self._on_ask is not None:
+            self._on_ask(ask)
         begun = self.now()
         answer = self._core.pick(ask, begun)
         meters = self._meters.of(wish.model.service.name)

@@ -1,0 +1,50 @@
+"""`python -m inferplane_router --config FILE`."""
+
+import os
+import sys
+
+import structlog
+import uvloop
+
+from inferplane_router.app import make_app
+from inferplane_router.config import Flags, RouterConfig, read_config
+from inferplane_router.core.warming import warm
+from inferplane_router.prompts import WithoutTokens
+from inferplane_runtime import logs
+from inferplane_runtime.lifecycle import StopSignal, run_process
+from inferplane_runtime.settings import SettingsError, load
+
+_log = structlog.get_logger("inferplane.router")
+_FAILED, _WRONG_USAGE = 1, 2
+
+
+def main(argv: list[str], environ: dict[str, str]) -> int:
+    try:
+        flags = load(Flags, argv, environ, program="python -m inferplane_router")
+        logs.configure(form=flags.log_format, level=flags.log_level, component="router")
+        config = read_config(flags.config)
+    except SettingsError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return _WRONG_USAGE
+    _log.info("configuration", config=str(config))
+    warm()
+    return run_process(lambda stop: _serve(config, stop), loop_factory=uvloop.new_event_loop)
+
+
+async def _serve(config: RouterConfig, stop: StopSignal) -> int:
+    code = 0
+    try:
+        async with make_app(config, prompts=WithoutTokens()).running() as app:
+            await stop.wait()
+            left = await app.drain()
+            if left:
+                _log.warning("connections reset after the drain timeout", connections=left)
+    except* OSError as errors:
+        for error in errors.exceptions:
+            _log.error("cannot run", error=str(error))
+        code = _FAILED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], dict(os.environ)))

@@ -1,0 +1,79 @@
+"""The router's configuration: one file, read once; errors name the path of the field."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from inferplane_runtime.http.api import Limits
+from inferplane_runtime.logs import LogFormat, LogLevel
+from inferplane_runtime.settings import SettingsError, from_mapping, parse_address, setting
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """HTTP gateway, Router service and worker streams."""
+
+    config: Path = setting(help="configuration file, YAML or JSON")
+    log_format: LogFormat = setting(help="logfmt, json or console", default=LogFormat.LOGFMT)
+    log_level: LogLevel = setting(help="debug, info, warning or error", default=LogLevel.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Addresses as host:port; port 0 takes any free one."""
+
+    http: str = setting(help="OpenAI surface", default="127.0.0.1:8000", parse=parse_address)
+    grpc: str = setting(help="Router service", default="127.0.0.1:9000", parse=parse_address)
+    metrics: str = setting(help="/metrics", default="127.0.0.1:9090", parse=parse_address)
+    report: Path | None = None
+    """Where the addresses that were got are written, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    file: Path = setting(help="the catalogue, replaced atomically and watched")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Bounds of the HTTP side; see `inferplane_runtime.http.api.Limits`."""
+
+    max_body_bytes: int = setting(help="bytes", default=Limits().max_body_bytes, minimum=1)
+    max_header_bytes: int = setting(help="bytes", default=Limits().max_header_bytes, minimum=1024)
+    header_timeout_s: float = setting(help="seconds", default=10.0, minimum=0.1)
+    body_timeout_s: float = setting(help="seconds", default=60.0, minimum=0.1)
+    idle_timeout_s: float = setting(help="seconds", default=75.0, minimum=0.1)
+    max_connections: int = setting(help="count", default=10_000, minimum=1)
+
+    def limits(self) -> Limits:
+        return Limits(
+            max_body_bytes=self.max_body_bytes,
+            max_header_bytes=self.max_header_bytes,
+            header_timeout_s=self.header_timeout_s,
+            body_timeout_s=self.body_timeout_s,
+            idle_timeout_s=self.idle_timeout_s,
+            max_connections=self.max_connections,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    discovery: Discovery
+    cache_dir: Path
+    """Tokenizer files fetched from agents, by digest."""
+    listen: Listen = field(default_factory=Listen)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    drain_timeout_s: float = setting(help="longest time to finish what runs", default=30.0, minimum=0)
+    lame_duck_s: float = setting(help="how long a draining router still takes connections", default=0.0, minimum=0)
+
+
+def read_config(path: Path) -> RouterConfig:
+    """Read and check the file; every problem is a `SettingsError`."""
+    try:
+        document: object = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(str(path), f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(str(path), f"is neither YAML nor JSON: {error}") from error
+    return from_mapping(RouterConfig, document)

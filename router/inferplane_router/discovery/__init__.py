@@ -1,0 +1,1 @@
+"""Where services and workers come from: a sequence of whole catalogues."""

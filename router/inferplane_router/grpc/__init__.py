@@ -1,0 +1,1 @@
+"""The Router service: the gateway's choice, for other front ends."""
