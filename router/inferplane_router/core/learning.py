@@ -23,12 +23,14 @@ class Learning:
     """Weight of an observation relative to the one after it."""
     reach: float = 50.0
     """Coefficients stay within prior / reach and prior x reach."""
+    noise: float = 0.05
+    """Variance of relative errors that a right model would still make."""
     start_gain: float = 4.0
     """Variance of a coefficient relative to its prior at the start."""
     most_gain: float = 16.0
     """Forgetting stops where variance would exceed this."""
     outlier: float = 4.0
-    """An error counts at most this many times the predicted value."""
+    """Errors beyond this many times the prediction do not widen the spread further."""
 
 
 class LinearModel:
@@ -57,13 +59,12 @@ class LinearModel:
         predicted = float(self._scaled @ inputs)
         if predicted <= 0 or not np.isfinite(observed) or observed < 0:
             return 1.0
-        error = (observed - predicted) / predicted
-        self.spread += 0.05 * (min(abs(error), settings.outlier) - self.spread)
-        # Relative errors: a long request must not drown a hundred short ones.
-        inputs = inputs / predicted
-        error = min(error, settings.outlier)
+        self.spread += 0.05 * (min(abs(observed - predicted) / predicted, settings.outlier) - self.spread)
+        # Errors relative to the larger of both: a long request does not drown a hundred short ones, an outlier hardly counts.
+        scale = max(predicted, observed)
+        inputs, error = inputs / scale, (observed - predicted) / scale
         seen = self._covariance @ inputs
-        gain = seen / (settings.forgetting + float(inputs @ seen))
+        gain = seen / (settings.forgetting * settings.noise + float(inputs @ seen))
         self._scaled = np.clip(self._scaled + gain * error, 1 / settings.reach, settings.reach)
         covariance = self._covariance - np.outer(gain, seen)
         forgotten = covariance / settings.forgetting
