@@ -37,8 +37,10 @@ def test_a_request_is_accepted_then_past_prefill_then_finished() -> None:
     bench.send({"prompt": "hi"}, headers=((b"x-inferplane-router-epoch", b"77"), (b"x-inferplane-tenant", b"acme")))
     bench.upstream.last.answer(ANSWER)
 
-    assert [entry.phase for entry in bench.entries] == [Phase.ACCEPTED, Phase.PREFILL_DONE, Phase.FINISHED]
-    assert {(entry.request_id, entry.router_epoch, entry.tenant) for entry in bench.entries} == {("r1", 77, "acme")}
+    assert [change.phase for change in bench.entries] == [Phase.ACCEPTED, Phase.PREFILL_DONE, Phase.FINISHED]
+    assert {(change.entry.request_id, change.entry.router_epoch, change.entry.tenant) for change in bench.entries} == {
+        ("r1", 77, "acme")
+    }
     assert bench.entries[-1].output_tokens == 3
     assert len(bench.ledger) == 0
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_workers.agent import wire
-from inferplane_workers.agent.ledger import Entry, Ledger, Ticket
+from inferplane_workers.agent.ledger import Change, Entry, Ledger, Ticket
 from inferplane_workers.agent.stream_hub import Expected, StreamHub, Subscription
 from inferplane_workers.agent.wire import Gauges, PlaneKey
 
@@ -29,7 +29,7 @@ class FakeState:
     def planes(self) -> Iterable[tuple[PlaneKey, bytes]]:
         return [(key, wire.pack(sorted(hashes))) for key, hashes in self.sets.items()]
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[Change]:
         return self.ledger.entries() if self.ledger else ()
 
     def gauges(self) -> Iterable[Gauges]:

@@ -8,7 +8,7 @@ import pytest
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_api.proto import worker_pb2_grpc
 from inferplane_workers.agent import wire
-from inferplane_workers.agent.ledger import Entry
+from inferplane_workers.agent.ledger import Change
 from inferplane_workers.agent.stream_hub import StreamHub
 from inferplane_workers.agent.stream_server import StreamServer
 from inferplane_workers.agent.wire import Gauges, PlaneKey
@@ -30,7 +30,7 @@ class State:
     def planes(self) -> Iterable[tuple[PlaneKey, bytes]]:
         return [(PlaneKey(0), wire.pack([1, 2]))]
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[Change]:
         return ()
 
     def gauges(self) -> Iterable[Gauges]:

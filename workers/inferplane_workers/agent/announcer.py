@@ -15,7 +15,7 @@ from inferplane_workers.agent import wire
 from inferplane_workers.agent.canary import CanaryState
 from inferplane_workers.agent.decode_hits import DecodeHits
 from inferplane_workers.agent.gate import Phase
-from inferplane_workers.agent.ledger import Entry, Ledger
+from inferplane_workers.agent.ledger import Change, Ledger
 from inferplane_workers.agent.metrics import AgentMetrics
 from inferplane_workers.agent.rank_blocks import RankBlocks
 from inferplane_workers.agent.routing_headers import Routing
@@ -69,7 +69,7 @@ class Announcer:
         for rank in self._ranks.values():
             yield from rank.planes()
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[Change]:
         return self.ledger.entries()
 
     def gauges(self) -> Iterable[Gauges]:
@@ -119,8 +119,8 @@ class Announcer:
         self._metrics.reported(report)
         self.hub.report(report)
 
-    def _load_changed(self, entry: Entry) -> None:
-        self.hub.load(entry)
+    def _load_changed(self, change: Change) -> None:
+        self.hub.load(change)
 
     def _chain_known(self, request_id: str, expected: Expected) -> None:
         rank = self._handed.get(request_id)

@@ -6,7 +6,6 @@ Streams are passed on piece by piece; unstreamed answers of generating routes ar
 the number of cached tokens, which the engine says at the body's end.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -301,9 +300,10 @@ class Job:
         if not self._streaming:
             self._collect(data)
             return
-        if math.isnan(self._timeline.first_token):
+        timeline = self._timeline
+        if not timeline.begun:
             self._first_token()
-        self._timeline.token(now)
+        timeline.token(now)
         if self._filter is not None:
             data = self._filter.feed(data)
             if not data:

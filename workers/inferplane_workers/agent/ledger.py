@@ -6,9 +6,9 @@ is larger than a counter.  Invariant: an entry is reported finished exactly once
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 Ticket = NewType("Ticket", int)
 
@@ -28,50 +28,56 @@ class Entry:
     request_id: str
     router_epoch: int
     dp_rank: int
-    phase: Phase = Phase.ACCEPTED
     prompt_tokens: int = 0
     uncached_tokens: int = 0
-    output_tokens: int = 0
     tenant: str = ""
     adapter: str = ""
     adapter_revision: str = ""
     priority: int = 0
 
 
+class Change(NamedTuple):
+    """Where a request has come to; a tuple, since there are three for every request."""
+
+    entry: Entry
+    phase: Phase
+    output_tokens: int = 0
+
+
 class Ledger:
     """Every request in force.  A client may repeat a request id, so entries are kept by ticket."""
 
-    __slots__ = ("_entries", "_next", "_publish")
+    __slots__ = ("_changes", "_next", "_publish")
 
-    def __init__(self, publish: Callable[[Entry], None]) -> None:
+    def __init__(self, publish: Callable[[Change], None]) -> None:
         self._publish = publish
-        self._entries: dict[Ticket, Entry] = {}
+        self._changes: dict[Ticket, Change] = {}
         self._next = 1
 
     def accept(self, entry: Entry) -> Ticket:
         ticket = Ticket(self._next)
         self._next += 1
-        self._entries[ticket] = entry
-        self._publish(entry)
+        self._changes[ticket] = change = Change(entry, Phase.ACCEPTED)
+        self._publish(change)
         return ticket
 
     def prefill_done(self, ticket: Ticket) -> None:
         """Note the first token; later calls change nothing."""
-        entry = self._entries.get(ticket)
-        if entry is None or entry.phase is not Phase.ACCEPTED:
+        known = self._changes.get(ticket)
+        if known is None or known.phase is not Phase.ACCEPTED:
             return
-        self._entries[ticket] = moved = replace(entry, phase=Phase.PREFILL_DONE, uncached_tokens=0)
-        self._publish(moved)
+        self._changes[ticket] = change = Change(known.entry, Phase.PREFILL_DONE)
+        self._publish(change)
 
     def finish(self, ticket: Ticket, *, output_tokens: int = 0) -> None:
         """Take the request out; a second call changes nothing."""
-        entry = self._entries.pop(ticket, None)
-        if entry is None:
-            return
-        self._publish(replace(entry, phase=Phase.FINISHED, uncached_tokens=0, output_tokens=output_tokens))
+        known = self._changes.pop(ticket, None)
+        if known is not None:
+            self._publish(Change(known.entry, Phase.FINISHED, output_tokens))
 
-    def entries(self) -> Iterable[Entry]:
-        return self._entries.values()
+    def entries(self) -> Iterable[Change]:
+        """Return where every request in force has come to."""
+        return self._changes.values()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._changes)

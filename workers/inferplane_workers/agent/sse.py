@@ -18,7 +18,7 @@ from inferplane_workers.agent.usage import Usage, from_bytes, from_object
 
 _NEEDLE = b',"usage":{'
 _LOOSE = b'"usage"'
-_NO_CHOICES = (b'"choices":[]', b'"choices": []')
+_NO_CHOICES = b'"choices":[]'
 _LONGEST_EVENT = 16 * 1024 * 1024
 
 
@@ -42,6 +42,8 @@ class UsageFilter:
         if self._rest:
             data = self._rest + data
             self._rest = b""
+        if data.endswith(b"\n\n") and data.find(b"\n\n") == len(data) - 2:
+            return self._event(data)  # what engines do: one event a write
         end, gap = _last_boundary(data)
         if end != len(data):
             if len(data) - end > _LONGEST_EVENT:
@@ -50,8 +52,6 @@ class UsageFilter:
             data = data[:end]
         if not gap:
             return b""
-        if data.count(gap) == 1:
-            return self._event(data)
         return b"".join(map(self._event, _events(data, gap)))
 
     def finish(self) -> bytes:
@@ -79,7 +79,7 @@ class UsageFilter:
         if stop < 0:
             return event
         self._last = event[start + len(_NEEDLE) - 1 : stop]
-        if any(mark in event for mark in _NO_CHOICES):
+        if _NO_CHOICES in event:
             return self._final(event)
         if self._many:
             self._count_choice(event)
@@ -145,16 +145,15 @@ def _events(data: bytes, gap: bytes) -> Iterator[bytes]:
 
 
 def _object_end(event: bytes, brace: int) -> int:
-    """Return the position after the object that opens at `brace`; usage objects hold no strings."""
-    depth = 0
-    at = brace
+    """Return the position after the object that opens at `brace`, or -1; usage objects hold no strings."""
+    depth, at = 0, brace
     while True:
         close = event.find(b"}", at)
         if close < 0:
             return -1
         depth += event.count(b"{", at, close) - 1
         at = close + 1
-        if depth == 0:
+        if depth <= 0:
             return at
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferplane_workers.agent import wire
-from inferplane_workers.agent.ledger import Entry
+from inferplane_workers.agent.ledger import Change
 from inferplane_workers.agent.timeline import Report
 from inferplane_workers.agent.wire import Gauges, PlaneKey
 
@@ -33,13 +33,13 @@ class State(Protocol):
         """Every plane that ever had a block, with its hashes packed; empty planes too."""
         ...
 
-    def entries(self) -> Iterable[Entry]: ...
+    def entries(self) -> Iterable[Change]: ...
 
     def gauges(self) -> Iterable[Gauges]: ...
 
 
 @dataclass(slots=True)
-class _Change:
+class _Moves:
     """Net changes of one plane since the last flush."""
 
     cleared: bool = False
@@ -150,8 +150,8 @@ class StreamHub:
         self.max_bytes = max_bytes
         self.overflows = 0
         self._subscriptions: list[Subscription] = []
-        self._changes: dict[PlaneKey, _Change] = {}
-        self._entries: list[Entry] = []
+        self._changes: dict[PlaneKey, _Moves] = {}
+        self._entries: list[Change] = []
         self._gauges: dict[int, Gauges] = {}
         self._reports: list[Report] = []
         self._identity = False
@@ -190,7 +190,7 @@ class StreamHub:
         self, key: PlaneKey, *, cleared: bool = False, removed: Iterable[int] = (), stored: Iterable[int] = ()
     ) -> None:
         """Note net changes of one plane: cleared, then removed, then stored."""
-        change = self._changes.setdefault(key, _Change())
+        change = self._changes.setdefault(key, _Moves())
         if cleared:
             change.clear()
         for hashed in removed:
@@ -199,8 +199,8 @@ class StreamHub:
             change.note(hashed, stored=True)
         self._ask()
 
-    def load(self, entry: Entry) -> None:
-        self._entries.append(entry)
+    def load(self, change: Change) -> None:
+        self._entries.append(change)
         self._ask()
 
     def gauges(self, gauges: Gauges) -> None:
@@ -293,7 +293,7 @@ class StreamHub:
             self._schedule()
 
 
-def _change_bodies(key: PlaneKey, change: _Change) -> Iterable[bytes]:
+def _change_bodies(key: PlaneKey, change: _Moves) -> Iterable[bytes]:
     removed = wire.pack([hashed for hashed, stored in change.moves.items() if not stored])
     stored = wire.pack([hashed for hashed, stored in change.moves.items() if stored])
     if not (change.cleared or removed or stored):

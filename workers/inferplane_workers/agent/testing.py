@@ -17,7 +17,7 @@ from inferplane_runtime.http.api import (
 from inferplane_workers.agent.data_path import DataPath
 from inferplane_workers.agent.engine_adapter import ADAPTERS, EngineAdapter
 from inferplane_workers.agent.gate import Gate, Phase
-from inferplane_workers.agent.ledger import Entry, Ledger
+from inferplane_workers.agent.ledger import Change, Ledger
 from inferplane_workers.agent.routing_headers import Routing
 from inferplane_workers.agent.seams import DataPathSettings
 from inferplane_workers.agent.timeline import Report, Side
@@ -189,7 +189,7 @@ class Bench:
         self.time = 1000.0
         self.upstream = FakeUpstream()
         self.observer = FakeObserver()
-        self.entries: list[Entry] = []
+        self.entries: list[Change] = []
         self.ledger = Ledger(self.entries.append)
         self.transfers = Transfers(lease_s=30.0)
         self.gate = Gate(now=self.now, grace_s=2.0, on_change=lambda _phase, _detail: None)

@@ -69,6 +69,8 @@ class Timeline:
     engine_sent: float = _UNKNOWN
     first_token: float = _UNKNOWN
     last_token: float = _UNKNOWN
+    begun: bool = False
+    """A first token has come."""
     queue_s: float = _UNKNOWN
     """Told by engines that time each request; otherwise unknown."""
     prefill_worker: str = ""
@@ -76,7 +78,8 @@ class Timeline:
     failed_prefill: list[str] = field(default_factory=list[str])
 
     def token(self, now: float) -> None:
-        if math.isnan(self.first_token):
+        if not self.begun:
+            self.begun = True
             self.first_token = now
         self.last_token = now
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferplane_api.proto import worker_pb2 as pb
-from inferplane_workers.agent.ledger import Entry
+from inferplane_workers.agent.ledger import Change, Phase
 from inferplane_workers.agent.timeline import Report
 
 PROTOCOL_VERSION: Final = 1
@@ -104,7 +104,7 @@ def expected_body(dp_rank: int, request_id: str, hashes: bytes) -> bytes:
     return pb.WorkerMessage(block_delta=delta).SerializeToString()
 
 
-def load_snapshot_bodies(entries: Iterable[Entry], gauges: Iterable[Gauges]) -> Iterator[bytes]:
+def load_snapshot_bodies(entries: Iterable[Change], gauges: Iterable[Gauges]) -> Iterator[bytes]:
     """Say the whole load: a snapshot replaces what was known, so what does not fit follows as a delta."""
     messages = [_entry(entry) for entry in entries]
     snapshot = pb.LoadSnapshot(entries=messages[:ENTRIES_PER_MESSAGE], gauges=[_gauges(gauge) for gauge in gauges])
@@ -114,7 +114,7 @@ def load_snapshot_bodies(entries: Iterable[Entry], gauges: Iterable[Gauges]) -> 
         yield pb.WorkerMessage(load_delta=delta).SerializeToString()
 
 
-def load_delta_bodies(entries: Sequence[Entry], gauges: Sequence[Gauges]) -> Iterator[bytes]:
+def load_delta_bodies(entries: Sequence[Change], gauges: Sequence[Gauges]) -> Iterator[bytes]:
     for start in range(0, max(len(entries), 1), ENTRIES_PER_MESSAGE):
         delta = pb.LoadDelta(entries=[_entry(entry) for entry in entries[start : start + ENTRIES_PER_MESSAGE]])
         if start == 0:
@@ -166,15 +166,16 @@ def _plane(key: PlaneKey) -> pb.Plane:
     return pb.Plane.Name(key.plane)  # type: ignore[return-value]
 
 
-def _entry(entry: Entry) -> pb.LoadEntry:
+def _entry(change: Change) -> pb.LoadEntry:
+    entry, phase, output_tokens = change
     return pb.LoadEntry(
         request_id=entry.request_id,
         router_epoch=entry.router_epoch,
         dp_rank=entry.dp_rank,
-        phase=pb.LoadPhase.Name(entry.phase),
+        phase=pb.LoadPhase.Name(phase),
         prompt_tokens=entry.prompt_tokens,
-        uncached_tokens=entry.uncached_tokens,
-        output_tokens=entry.output_tokens,
+        uncached_tokens=entry.uncached_tokens if phase is Phase.ACCEPTED else 0,
+        output_tokens=output_tokens,
         tenant=entry.tenant,
         adapter=entry.adapter,
         adapter_revision=entry.adapter_revision,
