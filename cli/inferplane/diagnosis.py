@@ -60,10 +60,11 @@ def diagnose(facts: Facts) -> list[Finding]:
     findings.append(_gateway(facts))
     for worker in status.workers:
         findings.append(_worker(worker))
-        findings += [finding for child in (worker.agent, worker.engine) if child for finding in _crashes(child)]
+        ready = worker.phase is WorkerPhase.READY
+        findings += [it for child in (worker.agent, worker.engine) if child for it in _crashes(child, serves=ready)]
         findings += _events(worker, facts.agents.get(worker.name, AgentFacts(problem="was not asked")))
     if status.router:
-        findings += _crashes(status.router)
+        findings += _crashes(status.router, serves=not facts.gateway_problem)
     return [*findings, *_routing(facts.routing)]
 
 
@@ -84,12 +85,14 @@ def _worker(worker: WorkerStatus) -> Finding:
     return Finding(worker.name, ok=not bad, detail=detail, fix=f"see `inferplane logs {worker.name}`" if bad else "")
 
 
-def _crashes(child: ChildStatus) -> list[Finding]:
+def _crashes(child: ChildStatus, *, serves: bool) -> list[Finding]:
+    """Tell of processes that ended by themselves; what serves again is no problem, unless it keeps happening."""
     if not child.restarts:
         return []
     last = f"; its last line: {child.last_log[-1]}" if child.last_log else ""
     detail = f"ended by itself {child.restarts} times, last: {child.last_exit}{last}"
-    return [Finding(f"{child.name} process", ok=False, detail=detail, fix=f"see `inferplane logs {child.name}`")]
+    fix = f"see `inferplane logs {child.name}`"
+    return [Finding(f"{child.name} process", ok=serves and not child.crash_looping, detail=detail, fix=fix)]
 
 
 _EVENTS = {

@@ -64,10 +64,11 @@ def all_instances(context: Context) -> list[Instance]:
 def choose(context: Context, *, name: str | None, state_dir: Path | None) -> Instance:
     """Return the instance meant: the folder given, the name given, or the only one that runs."""
     if state_dir is not None:
-        chosen = instance_at(state_dir.absolute())
-        if not chosen.state.desired.exists():
+        found_there = instance_at(state_dir.absolute())
+        if not found_there.state.desired.exists():
             raise InvalidError(f"--state-dir {state_dir}: no instance there; run `inferplane up -f FILE`")
-        return chosen
+        status = found_there.status()
+        return Instance(status.service, found_there.state) if status and status.service else found_there
     known = all_instances(context)
     if name is not None:
         found = [instance for instance in known if instance.name == name]

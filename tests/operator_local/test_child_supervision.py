@@ -48,11 +48,14 @@ async def supervised(child: Child) -> AsyncGenerator[None]:
 @pytest.mark.anyio
 async def test_a_child_that_dies_is_started_again_and_its_end_is_told(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    log.write_text("one\ntwo\n")
+    log.write_text("of a life before\n")
     spawner, starts = FakeSpawner(), list[str]()
     child = make(spawner, log, starts=starts)
     async with supervised(child):
-        (await spawner.nth(1)).end(3)
+        first = await spawner.nth(1)
+        with log.open("a") as file:
+            file.write("one\ntwo\n")
+        first.end(3)
         await spawner.nth(2)
 
         status = child.status()
@@ -168,4 +171,6 @@ def test_the_tail_of_a_log_reads_only_its_end(tmp_path: Path) -> None:
     log.write_bytes(b"x" * 100_000 + b"\nlast \xff\n")
 
     assert tail(log, 1) == ("last \ufffd",)
+    assert tail(log, 9, since=100_001) == ("last \ufffd",)
+    assert tail(log, 9, since=10**9)[-1] == "last \ufffd"
     assert tail(tmp_path / "none", 3) == ()

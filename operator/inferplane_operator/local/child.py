@@ -146,15 +146,16 @@ class Child:
     async def _live_once(self) -> None:
         try:
             command = self._command()
+            before = _size(command.log)
             running = await self._spawn(command)
         except OSError as error:  # no port, no memory, no file handles: as good as a crash
-            self._died(f"cannot be started: {error}", lived_s=0.0, log=None)
+            self._died(f"cannot be started: {error}", lived_s=0.0, said=())
         else:
-            await self._watch(running, command.log)
+            await self._watch(running, command.log, before)
         if not self._stop_asked.is_set():
             await self._back_off()
 
-    async def _watch(self, running: Running, log: Path) -> None:
+    async def _watch(self, running: Running, log: Path, before: int) -> None:
         self._born = self._clock()
         self._running = running
         if self._stop_asked.is_set():  # asked between the start of the process and now
@@ -165,13 +166,14 @@ class Child:
         running.signal(signal.SIGKILL)
         self._running = None
         if not self._stop_asked.is_set():
-            self._died(self._recycled or describe_exit(code), lived_s=self._clock() - self._born, log=log)
+            said = tail(log, LAST_LINES, since=before)
+            self._died(self._recycled or describe_exit(code), lived_s=self._clock() - self._born, said=said)
         self._recycled = ""
 
-    def _died(self, how: str, *, lived_s: float, log: Path | None) -> None:
+    def _died(self, how: str, *, lived_s: float, said: tuple[str, ...]) -> None:
         self._history = self._history.after_death(self._policy, lived_s=lived_s)
         self._last_exit = how
-        self._last_log = tail(log, LAST_LINES) if log else ()
+        self._last_log = said
         _log.warning("a child ended by itself", child=self.name, how=how, lived_s=round(lived_s, 3))
 
     async def _back_off(self) -> None:
@@ -197,13 +199,23 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-def tail(log: Path, lines: int) -> tuple[str, ...]:
-    """Return the last lines of a file, reading no more than its end; none when it is not there."""
+def tail(log: Path, lines: int, *, since: int = 0) -> tuple[str, ...]:
+    """Return the last lines of a file, reading no more than its end; none when it is not there.
+
+    `since`: bytes at the beginning that are not meant; void when the file is shorter, since it was begun anew.
+    """
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
+            file.seek(max(since if since <= size else 0, size - _TAIL_BYTES))
             text = file.read().decode("utf-8", errors="replace")
     except OSError:
         return ()
     return tuple(line.rstrip() for line in text.splitlines()[-lines:])
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0
