@@ -29,6 +29,7 @@ class Batch:
 
     topic: bytes
     sequence: int
+    raw: bytes
     payload: list[Any]
 
     @property
@@ -79,7 +80,7 @@ class EngineProbe:
         with self._http.stream("POST", path, json=asked) as response:
             yield response
 
-    def tokens_of_chat(self, messages: Sequence[Mapping[str, Any]], **body: Any) -> list[int]:
+    def tokens_of_chat(self, *, messages: Sequence[Mapping[str, Any]], **body: Any) -> list[int]:
         tokens: list[int] = self.answer("/tokenize", {"messages": messages, **body})["tokens"]
         return tokens
 
@@ -116,7 +117,7 @@ class EngineProbe:
                 _, topic, sequence, payload = socket.recv_multipart()
                 if sequence == END_OF_REPLAY:
                     return batches
-                batches.append(Batch(topic, int.from_bytes(sequence, "big"), msgspec.msgpack.decode(payload)))
+                batches.append(Batch(topic, int.from_bytes(sequence, "big"), payload, msgspec.msgpack.decode(payload)))
         finally:
             socket.close(0)
 

@@ -1,65 +1,54 @@
-"""One set of real engines for all tests of this folder: one prefill and two decode workers.
+"""One service with real engines for all tests of this folder: one prefill and two decode workers, as `up` starts them.
 
-Starting vLLM takes longer than most tests together, so the set is started as soon as it is known that a test needs it,
-these tests run last, and the others run meanwhile.  Tests share it by using cache salts of their own.
+Starting vLLM takes longer than most tests together, so the service is started as soon as it is known that a test needs
+it, these tests run last, and the others run meanwhile.  Tests share it by using cache salts of their own; those that
+break something say `engine(last=True)` and come at the very end.
 """
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from bare_engine import ENGINE_PYTHON, REPOSITORY, BareEngine, EngineSpec, Role
+from bare_engine import ENGINE_PYTHON, REPOSITORY
 from engine_probe import EngineProbe, Engines
+from local_service import LocalService, command_line
 
+MANIFEST = Path(__file__).parent / "tiny.yaml"
 MODEL = REPOSITORY / ".cache" / "models" / "tiny-llama"
-SERVED_NAMES = ("tiny", "tiny-alias")
-KV_CACHE_BYTES = 8 * 1024 * 1024  # 256 blocks of 32 tokens: small enough to see evictions
-READY_LIMIT_S = 300.0
-ROLES: Mapping[str, Role] = {"prefill-0": "prefill", "decode-0": "decode", "decode-1": "decode"}
-SPECS = tuple(EngineSpec(name, role, MODEL, SERVED_NAMES, KV_CACHE_BYTES) for name, role in ROLES.items())
-
-
-class EnginePool:
-    """The engines from their start to their end; started without waiting."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="inferplane-engines-"))
-        self.engines: list[BareEngine] = []
-
-    def start(self) -> None:
-        self.engines += [BareEngine.start(spec, self.folder) for spec in SPECS]
-
-    def stop(self) -> None:
-        for engine in self.engines:
-            engine.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-_POOL = pytest.StashKey[EnginePool]()
+READY_LIMIT_S = 600.0
+_SERVICE = pytest.StashKey[LocalService]()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("engine") is not None)
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("engine")
+    if marker is None:
+        return 0
+    return 2 if marker.kwargs.get("last") else 1
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(item.get_closest_marker("engine") for item in session.items)
     if wanted and why_not() is None and not session.config.option.collectonly:
-        pool = session.config.stash[_POOL] = EnginePool()
-        pool.start()
+        folder = Path(tempfile.mkdtemp(prefix="inferplane-"))
+        session.config.stash[_SERVICE] = LocalService.start(MANIFEST, folder)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    pool = config.stash.get(_POOL, None)
-    if pool is not None:
-        pool.stop()
+    service = config.stash.get(_SERVICE, None)
+    if service is not None:
+        service.stop()
+        shutil.rmtree(service.state.root, ignore_errors=True)
 
 
 def why_not() -> str | None:
@@ -69,19 +58,33 @@ def why_not() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def engines(pytestconfig: pytest.Config) -> Iterator[Engines]:
+def service(pytestconfig: pytest.Config) -> LocalService:
+    """The running service."""
     reason = why_not()
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    running = pytestconfig.stash[_POOL].engines
-    for engine in running:
-        engine.wait_ready(READY_LIMIT_S)
-    probes = [EngineProbe(engine.url, engine.replay, model=SERVED_NAMES[0]) for engine in running]
+    started = pytestconfig.stash[_SERVICE]
+    started.wait_ready(READY_LIMIT_S)
+    return started
+
+
+@pytest.fixture(scope="session")
+def engines(service: LocalService) -> Iterator[Engines]:
+    """Its engines, asked directly."""
+    probes = [_probe(service, name) for name in ("prefill-0", "decode-0", "decode-1")]
     yield Engines(*probes)
     for probe in probes:
         probe.close()
+
+
+def _probe(service: LocalService, name: str) -> EngineProbe:
+    worker = service.worker(name)
+    assert worker.agent is not None
+    assert worker.agent.pid is not None
+    told = command_line(worker.agent.pid)  # the engine's sockets are what its agent was told
+    return EngineProbe(worker.engine_url, told[told.index("--kv-replay") + 1], model="tiny")
 
 
 @pytest.fixture
@@ -95,3 +98,9 @@ def texts() -> list[str]:
     """Twenty pieces of real English, each of a few hundred tokens: the documentation inside every Python."""
     topics: dict[str, str] = import_module("pydoc_data.topics").topics
     return [" ".join(topics[name].split())[:1500] for name in sorted(topics) if len(topics[name]) > 2000][:20]
+
+
+@pytest.fixture(scope="session")
+def model_folder() -> Path:
+    """The served model's files."""
+    return MODEL
