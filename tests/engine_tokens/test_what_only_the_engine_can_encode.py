@@ -21,9 +21,7 @@ def user(content: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}]}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "message"),
-    [
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/embeddings", {"input": "x"}, "/v1/embeddings has no prompt"),
         (CHAT, {}, "messages must be a list"),
         (CHAT, {"messages": []}, "messages must be a list"),
@@ -50,8 +48,10 @@ def user(content: Any) -> dict[str, Any]:
         (TEXT, {"prompt": [[1], []]}, r"prompt\[1\] must be a list of token ids"),
         (TEXT, {"prompt": "x", "suffix": "y"}, "suffix"),
         (TEXT, {"prompt_embeds": "x"}, "prompt_embeds"),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "message"), REFUSED)
 def test_the_reason_is_given(encoder: PromptEncoder, path: str, body: dict[str, Any], message: str) -> None:
     with pytest.raises(NotEncodableError, match=message):
         encoder.encode(path, body)

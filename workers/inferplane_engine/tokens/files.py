@@ -6,23 +6,32 @@ The digest covers names and bytes of every file that is there, so an added templ
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from inferplane_engine.tokens.json_shapes import is_object
 
-TOKENIZER_FILES: Final = (
-    "chat_template.jinja",
-    "chat_template.json",
-    "config.json",
-    "engine_prompt_options.json",
-    "generation_config.json",
-    "special_tokens_map.json",
-    "tekken.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
+TOKENIZER_FILES: Final = frozenset(
+    {
+        "added_tokens.json",
+        "chat_template.jinja",
+        "chat_template.json",
+        "config.json",
+        "engine_prompt_options.json",
+        "generation_config.json",
+        "merges.txt",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "special_tokens_map.json",
+        "tekken.json",
+        "tokenizer.json",
+        "tokenizer.model",
+        "tokenizer_config.json",
+        "vocab.json",
+        "vocab.txt",
+    }
 )
 """Every file that is served and counted; `engine_prompt_options.json` is the agent's, see `prompt_options`."""
 
@@ -35,6 +44,20 @@ _NAMED_TOKENS: Final = (
     "cls_token",
     "mask_token",
 )
+
+
+def is_tokenizer_file(name: str) -> bool:
+    """Say whether a file of this name is served; weights never are."""
+    return name in TOKENIZER_FILES or (name.endswith(".tiktoken") and "/" not in name)
+
+
+def files_digest(contents: Iterable[tuple[str, bytes]]) -> str:
+    """Return the digest that names a set of files: sha256 over names, sizes and contents, in order of names."""
+    whole = hashlib.sha256()
+    for name, content in sorted(contents):
+        whole.update(f"{name}\0{len(content)}\0".encode())
+        whole.update(hashlib.sha256(content).digest())
+    return whole.hexdigest()
 
 
 class ModelFilesError(ValueError):
@@ -51,15 +74,11 @@ class ModelFiles:
 
     @classmethod
     def read(cls, root: Path) -> "ModelFiles":
-        """Read a folder; what is not among `TOKENIZER_FILES` is not looked at."""
-        names = tuple(name for name in TOKENIZER_FILES if (root / name).is_file())
+        """Read a folder; only tokenizer files are looked at."""
+        names = tuple(sorted(path.name for path in root.iterdir() if is_tokenizer_file(path.name) and path.is_file()))
         if not names:
             raise ModelFilesError(f"{root} holds no tokenizer files; expected tokenizer.json and its companions")
-        state = hashlib.sha256()
-        for name in names:
-            content = (root / name).read_bytes()
-            state.update(f"{name}\0{len(content)}\0".encode() + content)
-        return cls(root=root, digest=state.hexdigest(), names=names)
+        return cls(root=root, digest=files_digest((name, (root / name).read_bytes()) for name in names), names=names)
 
     def sizes(self) -> dict[str, int]:
         return {name: (self.root / name).stat().st_size for name in self.names}
