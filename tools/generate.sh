@@ -3,7 +3,7 @@
 set -euo pipefail
 python=.venv/bin/python
 
-generated=(crds/inferplane_api/proto workers/inferplane_engine/sim/model)
+generated=(crds/inferplane_api/proto workers/inferplane_engine/sim/model tests/operator/golden)
 
 if [ "${1:-}" = --list ]; then
     printf '%s\n' "${generated[@]}"
@@ -13,3 +13,4 @@ fi
 "$python" -m grpc_tools.protoc -I crds --python_out=crds --pyi_out=crds --grpc_python_out=crds \
     inferplane_api/proto/worker.proto inferplane_api/proto/router.proto
 "$python" tools/make_sim_model.py
+INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet tests/operator/test_rendered_templates_match_golden_files.py
