@@ -1,7 +1,7 @@
 """The block index beside a minimal prototype, in the same process: `python bench/bench_index.py [--blocks N]`.
 
-Stores come as agents send them, 64 blocks a message, half of them new.  Both sides take turns, the better of several rounds counts,
-and CPU time is measured, so that a busy machine disturbs the ratio little.  The last line is JSON.
+Stores come as agents send them, 64 blocks a message, half of them new.  Both sides take turns, the better of several
+rounds counts, and CPU time is measured, so that a busy machine disturbs the ratio little.  The last line is JSON.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from inferplane_router.core.values import Hashes
 _BATCH = 64
 _ROUNDS = 5
 _WORKERS = 8
+_GENERATIONS = 10
 
 
 def random_hashes(count: int, seed: int) -> Hashes:
@@ -105,7 +106,7 @@ def churned_bytes(blocks: int, planes: tuple[int, ...], *, remote: bool) -> floa
         if remote:
             index.store_remote("store", hashes)
         held.append(hashes)
-        if len(held) > 10:
+        if len(held) > _GENERATIONS:
             oldest = held.pop(0)
             for plane in planes:
                 index.remove(0, oldest, plane)

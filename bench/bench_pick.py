@@ -25,7 +25,9 @@ _IN_FLIGHT = 400
 def filled_core(workers: int, mode: RoutingMode) -> RouterCore:
     """Make a core whose workers hold half of some prompt each."""
     fakes = [
-        FakeWorker(f"w{number}", WorkerRole.PREFILL if mode is RoutingMode.DISAGGREGATED and number % 2 else WorkerRole.DECODE)
+        FakeWorker(
+            f"w{number}", WorkerRole.PREFILL if number % 2 and mode is not RoutingMode.AGGREGATED else WorkerRole.DECODE
+        )
         for number in range(workers)
     ]
     core = make_core(*fakes, services=[service(mode=mode, queue_limit=0)])

@@ -90,7 +90,9 @@ actions = st.lists(
 
 @given(actions)
 @settings(deadline=None, derandomize=True)
-def test_nothing_is_left_when_every_request_has_ended(steps: list[tuple[str, int, str, int]]) -> None:
+def test_nothing_is_left_when_every_request_has_ended(  # noqa: C901  # a table of actions
+    steps: list[tuple[str, int, str, int]],
+) -> None:
     table = LoadTable(epoch=EPOCH)
     for number, (action, slot, name, epoch) in enumerate(steps):
         match action:

@@ -19,13 +19,13 @@ class Fleet:
 
     core: RouterCore
     workers: dict[str, FakeWorker]
-    free_at: dict[str, float] = field(default_factory=dict)
-    ends: list[tuple[float, int, str, str]] = field(default_factory=list)
-    served: dict[str, int] = field(default_factory=dict)
+    free_at: dict[str, float] = field(default_factory=dict[str, float])
+    ends: list[tuple[float, int, str, str]] = field(default_factory=list[tuple[float, int, str, str]])
+    served: dict[str, int] = field(default_factory=dict[str, int])
     hit_tokens: int = 0
     asked_tokens: int = 0
-    waits: list[float] = field(default_factory=list)
-    homes: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list[float])
+    homes: list[str] = field(default_factory=list[str])
 
     def send(self, tokens: Tokens, now: float) -> None:
         self._advance(now)

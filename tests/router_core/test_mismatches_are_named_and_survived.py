@@ -2,7 +2,6 @@ import pytest
 
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.identity import Adapter, engine_salt
-from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import NO_HASHES, FakeWorker, ask, connect, make_core, prompt
 from inferplane_router.core.values import Hashes, KvMode, Mismatch, Routed, WorkerView
 
@@ -15,7 +14,7 @@ class Conversation:
 
     def __init__(self, worker: FakeWorker) -> None:
         self.worker = worker
-        self.core: RouterCore = make_core(worker)
+        self.core = make_core(worker)
         self.now = 0.0
         self.number = 0
 

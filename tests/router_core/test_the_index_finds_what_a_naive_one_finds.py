@@ -1,6 +1,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -36,11 +37,11 @@ def keys_of(values: list[int]) -> Hashes:
 
 @dataclass
 class NaiveIndex:
-    planes: dict[tuple[int, int], set[int]] = field(default_factory=dict)
-    stores: dict[str, set[int]] = field(default_factory=dict)
-    attached: dict[str, set[int]] = field(default_factory=dict)
-    hybrid: set[int] = field(default_factory=set)
-    drops: dict[int, int] = field(default_factory=dict)
+    planes: dict[tuple[int, int], set[int]] = field(default_factory=dict[tuple[int, int], set[int]])
+    stores: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    attached: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    hybrid: set[int] = field(default_factory=set[int])
+    drops: dict[int, int] = field(default_factory=dict[int, int])
 
     def plane(self, target: int, plane: int) -> set[int]:
         return self.planes.setdefault((target, plane), set())
@@ -93,8 +94,8 @@ class NaiveIndex:
 
 @dataclass
 class NaiveOverlay:
-    owners: dict[tuple[int, int], str] = field(default_factory=dict)
-    until: dict[str, float] = field(default_factory=dict)
+    owners: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    until: dict[str, float] = field(default_factory=dict[str, float])
 
     def predict(self, request: str, target: int, keys: list[int], until: float) -> None:
         self.until[request] = until
@@ -239,6 +240,10 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 IndexMachine.TestCase.settings = settings(
-    deadline=None, max_examples=30, stateful_step_count=40, derandomize=True, suppress_health_check=list(HealthCheck)
+    deadline=None,
+    max_examples=30,
+    stateful_step_count=40,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-TestTheIndex = IndexMachine.TestCase
+TestTheIndex = pytest.mark.slow(IndexMachine.TestCase)

@@ -2,7 +2,7 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import FakeWorker, accepted, ask, finished, make_core, prompt, service
-from inferplane_router.core.values import Queued, Refused, RefusalReason, Routed
+from inferplane_router.core.values import Queued, RefusalReason, Refused, Routed
 
 
 def full_core(*, queue_limit: int = 2) -> tuple[RouterCore, FakeWorker]:

@@ -92,9 +92,8 @@ class Feedback:
         self._fleet.publish(pool)
 
     def _learn_transfer(self, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
-        refs = appraisal.refs
-        for source in appraisal.prefills.tolist():
-            ref = refs[source]
+        for source in map(int, appraisal.prefills):
+            ref = appraisal.refs[source]
             if ref is not None and ref.worker_id == report.prefill_worker:
                 zones = int(self._fleet.tags[source, kernels.ZONE]), int(self._fleet.tags[slot, kernels.ZONE])
                 self._fleet.transfers.observe(*zones, float(report.transferred_tokens), report.transfer_s)

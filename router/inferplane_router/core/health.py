@@ -2,8 +2,8 @@
 
 A worker is what its agent says (starting, ready, draining, failed) as long as its stream stands.  A lost stream or a
 refused request makes it suspect, not failed: it gets requests only when nobody better is left, since the data path may
-well work.  A suspect worker is cleared by what it says next or, while its stream stands, by time; without a stream it is
-given up after a while.
+well work.  A suspect worker is cleared by what it says next or, while its stream stands, by time; without a stream it
+is given up after a while.
 An event without a row leaves the state as it is.
 """
 

@@ -60,7 +60,7 @@ class LinearModel:
         if predicted <= 0 or not np.isfinite(observed) or observed < 0:
             return 1.0
         self.spread += 0.05 * (min(abs(observed - predicted) / predicted, settings.outlier) - self.spread)
-        # Errors relative to the larger of both: a long request does not drown a hundred short ones, an outlier hardly counts.
+        # Relative to the larger of both: long requests do not drown short ones, an outlier hardly counts.
         scale = max(predicted, observed)
         inputs, error = inputs / scale, (observed - predicted) / scale
         seen = self._covariance @ inputs

@@ -45,7 +45,9 @@ class Evidence:
     templated: bool = False
 
 
-def classify(evidence: Evidence, *, ever_stored: bool, plain_works: bool) -> Mismatch:
+def classify(  # noqa: PLR0911  # a decision table, one answer a line
+    evidence: Evidence, *, ever_stored: bool, plain_works: bool
+) -> Mismatch:
     """Name what is wrong with one worker's cache view, as far as one request can tell."""
     if evidence.reported_prompt_tokens not in {0, evidence.prompt_tokens}:
         return Mismatch.TEMPLATE if evidence.templated else Mismatch.TOKENIZER
@@ -58,7 +60,7 @@ def classify(evidence: Evidence, *, ever_stored: bool, plain_works: bool) -> Mis
         if plain_works and evidence.adapter:
             return Mismatch.ADAPTER
         return Mismatch.SALT if plain_works and evidence.salted else Mismatch.HASH_SEED
-    if evidence.indexed_tokens != evidence.observed_tokens and evidence.predicted_tokens != evidence.observed_tokens:
+    if evidence.observed_tokens not in {evidence.indexed_tokens, evidence.predicted_tokens}:
         return Mismatch.LOST_EVENTS
     return Mismatch.NONE
 

@@ -55,7 +55,7 @@ def own(cells: Cells, width: np.uint64, keys: Words, target: np.uint64, owner: n
 
 
 @kernel
-def disown(
+def disown(  # noqa: PLR0917  # kernels take positional arguments only
     cells: Cells,
     width: np.uint64,
     keys: Words,
@@ -76,7 +76,7 @@ def disown(
             prefetch(bits, home(keys[at + AHEAD], bit_slots, bits_width))
         row = row_of(cells, _pair(keys[at], target), slots, width)
         holder = cells[row + _ONE]
-        if holder == ZERO or (owner != ZERO and holder != owner):
+        if holder == ZERO or (owner != ZERO and holder != owner):  # noqa: PLR1714  # numba has no tuple membership
             continue
         cells[row + _ONE] = ZERO
         found = row_of(bits, keys[at], bit_slots, bits_width)

@@ -8,7 +8,7 @@ itself are the last resorts).
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -70,8 +70,7 @@ class View:
 class Policy(Protocol):
     """Picks from a view; None when nobody in it has room."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
 
     def pick(self, view: View) -> Choice | None: ...
 

@@ -5,14 +5,14 @@ address.  Idea: kernels know their next keys, so they ask ahead; that doubles st
 into numba's code generator.  Invariant: a prefetch never faults and changes no result, whatever the address.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003  # in a cast's text
 from typing import Any, cast
 
-import numpy as np
+import numpy as np  # noqa: TC002  # in a cast's text
 from llvmlite import ir  # type: ignore[import-untyped]  # llvmlite ships no types
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
+from numpy.typing import NDArray  # noqa: TC002  # in a cast's text
 
 _TO_WRITE, _KEEP, _DATA = 1, 3, 1
 

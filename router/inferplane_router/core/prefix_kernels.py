@@ -34,7 +34,9 @@ _FIRST_CHUNK, _CHUNK = 16, 128
 
 
 @inline
-def _look_up(cells: Cells, width: np.uint64, keys: Words, first: int, last: int, rows: Words) -> None:
+def _look_up(  # noqa: PLR0917  # kernels take positional arguments only
+    cells: Cells, width: np.uint64, keys: Words, first: int, last: int, rows: Words
+) -> None:
     slots = slots_of(cells, width)
     for at in range(first, last):
         prefetch(cells, home(keys[at], slots, width))
@@ -65,11 +67,11 @@ def _add_run(counts: Counts, word: int, mask: np.uint64, tier: int, length: int)
 @inline
 def _ends(cells: Cells, columns: Words, row: np.uint64, word: np.uint64, bit: np.uint64) -> bool:
     """Whether a hybrid target can resume after this block."""
-    return columns[RESUMABLE] != ZERO and cells[row + columns[RESUMABLE] + word] & bit != ZERO
+    return bool(columns[RESUMABLE] != ZERO and cells[row + columns[RESUMABLE] + word] & bit != ZERO)
 
 
 @inline
-def _trim(
+def _trim(  # noqa: PLR0917  # kernels take positional arguments only
     cells: Cells,
     columns: Words,
     rows: Words,
@@ -78,7 +80,7 @@ def _trim(
     counts: Counts,
     target: int,
     drop: int,
-    hybrid: bool,
+    hybrid: bool,  # noqa: FBT001  # kernels take positional arguments only
 ) -> None:
     """Shorten a target's prefix by what its engine will not reuse: dropped blocks, then up to a resumable one."""
     word, bit = np.uint64(target >> 6), ONE << np.uint64(target & 63)
@@ -86,7 +88,7 @@ def _trim(
     given_back = 0
     while length > 0:
         at = length - 1
-        row = rows[at]
+        row = np.uint64(rows[at])
         ends = not hybrid or _ends(cells, columns, row, word, bit) or guesses[guessed[at] + ONE + word] & bit != ZERO
         if given_back >= drop and ends:
             break
@@ -102,14 +104,16 @@ def _trim(
             counts[target, REMOTE] -= np.int32(1)
     firm = counts[target, FIRM]
     given_back = 0
-    while firm > 0 and not (given_back >= drop and (not hybrid or _ends(cells, columns, rows[firm - 1], word, bit))):
+    while firm > 0 and not (
+        given_back >= drop and (not hybrid or _ends(cells, columns, np.uint64(rows[firm - 1]), word, bit))
+    ):
         given_back += 1
         firm -= 1
     counts[target, FIRM] = firm
 
 
 @inline
-def _walk_lower(
+def _walk_lower(  # noqa: PLR0917  # kernels take positional arguments only
     cells: Cells,
     columns: Words,
     row: np.uint64,
@@ -141,7 +145,7 @@ def _walk_lower(
 
 
 @kernel
-def find(
+def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registers; calls would spill them
     cells: Cells,
     width: np.uint64,
     columns: Words,

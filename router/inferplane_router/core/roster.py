@@ -33,7 +33,7 @@ EXPECTED_S: Final = 5.0
 """How long predicted blocks are believed when nobody stores them."""
 
 
-class UnreadableMessage(ValueError):
+class UnreadableError(ValueError):
     """A message says what cannot be; the worker must start over."""
 
 
@@ -65,7 +65,7 @@ class Worker:
         self.connected, self.epoch, self.sequence = True, 0, 0
 
     def lose(self, now: float, patience_s: float) -> None:
-        """The stream ended: what it said of blocks and of others' load is void."""
+        """Follow the stream's end: what it said of blocks and of others' load is void."""
         self.connected = False
         self._forget_blocks()
         for slot in self.slots:
@@ -151,7 +151,7 @@ class Worker:
             self._identify(self.identity)
 
     def leave(self) -> None:
-        """The catalogue does not name it any more."""
+        """Follow the catalogue, which does not name it any more."""
         if self.slots:
             self.fleet.release(self.slots)
         self.slots = range(0)
@@ -167,7 +167,7 @@ class Worker:
     def _identify(self, identity: worker_pb2.Identity) -> None:
         ranks = identity.dp_size or 1
         if ranks > _MOST_RANKS:
-            raise UnreadableMessage(f"dp_size {ranks} is more than {_MOST_RANKS}")
+            raise UnreadableError(f"dp_size {ranks} is more than {_MOST_RANKS}")
         known = self.identity
         if known is not None and known.engine_start != identity.engine_start:
             self._forget_blocks()
@@ -236,25 +236,23 @@ class Worker:
             space.index.remove_remote(delta.store_id, removed)
             space.index.store_remote(delta.store_id, stored)
         elif (plane := _PLANES.get(delta.plane)) is not None:
-            self._apply(space, slot, plane, delta.cleared, removed, stored)
+            if delta.cleared:
+                space.index.clear(slot, plane)
+                if plane == DEVICE:
+                    space.overlay.drop_target(slot)
+            self._apply(space, slot, plane, removed=removed, stored=stored)
         self._note_stored(stored)
 
     @staticmethod
-    def _apply(space: Space, slot: int, plane: int, cleared: bool, removed: Hashes, stored: Hashes) -> None:
-        if cleared:
-            space.index.clear(slot, plane)
+    def _apply(space: Space, slot: int, plane: int, *, removed: Hashes, stored: Hashes) -> None:
         if removed.shape[0]:
             space.index.remove(slot, removed, plane)
         if stored.shape[0]:
             space.index.store(slot, stored, plane)
-        if plane != DEVICE:
-            return
-        if cleared:
-            space.overlay.drop_target(slot)
-        if removed.shape[0]:
-            space.overlay.settle(slot, removed)
-        if stored.shape[0]:
-            space.overlay.settle(slot, stored)
+        if plane == DEVICE:
+            for keys in (removed, stored):
+                if keys.shape[0]:
+                    space.overlay.settle(slot, keys)
 
     def _note_stored(self, keys: Hashes) -> None:
         if keys.shape[0]:
@@ -279,18 +277,18 @@ class Worker:
 
     def _slot(self, rank: int) -> int:
         if rank >= len(self.slots):
-            raise UnreadableMessage(f"dp_rank {rank}, but the worker has {len(self.slots)}")
+            raise UnreadableError(f"dp_rank {rank}, but the worker has {len(self.slots)}")
         return self.slots[rank]
 
     def _known_space(self) -> Space:
         if (space := self.space) is None:
-            raise UnreadableMessage("blocks came before the identity")
+            raise UnreadableError("blocks came before the identity")
         return space
 
 
 def _hashes(packed: bytes) -> Hashes:
     if len(packed) % 8:
-        raise UnreadableMessage(f"{len(packed)} bytes are no whole number of hashes")
+        raise UnreadableError(f"{len(packed)} bytes are no whole number of hashes")
     return np.frombuffer(packed, "<u8").astype(np.uint64, copy=False)
 
 

@@ -54,7 +54,7 @@ class RouterCore:
 
     # Feed --------------------------------------------------------------------------------------------------------
 
-    def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:
+    def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:  # noqa: ARG002  # every call has its time
         self._names = Names.of(catalogue)
         wanted = {service_key(service): service for service in catalogue.services}
         for key, settings in wanted.items():
@@ -77,8 +77,7 @@ class RouterCore:
         for key in self._services.keys() - wanted.keys():
             self._orphans += self._services.pop(key).close(self._wall_clock())
 
-    def worker_connected(self, worker_id: str, now: float) -> None:
-        del now  # every call of the feed has its time; this one does not need it
+    def worker_connected(self, worker_id: str, now: float) -> None:  # noqa: ARG002  # every call of the feed has its time
         if (worker := self._workers.get(worker_id)) is not None:
             worker.connect()
 

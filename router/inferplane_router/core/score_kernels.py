@@ -71,7 +71,7 @@ def _half_width(expected: float, spread: float, floor: float) -> float:
 
 
 @kernel
-def appraise(
+def appraise(  # noqa: PLR0917  # kernels take positional arguments only
     counts: NDArray[np.int32], speeds: Floats, load: Floats, tags: Slots, question: Floats, slots: Slots, terms: Terms
 ) -> None:
     """Fill `terms` of every slot in `slots`."""
@@ -126,7 +126,7 @@ def expected_overrun(expected: float, limit: float, spread: float, question: Flo
 @inline
 def _cost(ttft: float, spread: float, fixed: float, question: Floats) -> float:
     missed = expected_overrun(ttft, question[TTFT], spread, question)
-    return fixed + question[WEIGHT] * missed + question[OWN_LATENCY] * ttft
+    return float(fixed + question[WEIGHT] * missed + question[OWN_LATENCY] * ttft)
 
 
 @inline
@@ -144,19 +144,21 @@ def _shuffle(seed: np.uint64, identity: np.uint64) -> np.uint64:
 def _alone_cost(d: int, terms: Terms, question: Floats) -> float:
     """Return the cost when the decode target prefills itself."""
     fixed = terms[d, DECODE_COST] + terms[d, PREFILL_OTHERS] + terms[d, STALL_S]
-    return _cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, SPREAD], fixed, question)
+    return float(_cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, SPREAD], fixed, question))
 
 
 @inline
-def _pair_ttft(p: int, d: int, terms: Terms, tags: Slots, base: Floats, per_token: Floats, question: Floats) -> float:
+def _pair_ttft(  # noqa: PLR0917  # kernels take positional arguments only
+    p: int, d: int, terms: Terms, tags: Slots, base: Floats, per_token: Floats, question: Floats
+) -> float:
     moved = max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
     source, destination = tags[p, ZONE], tags[d, ZONE]
     transfer = base[source, destination] + per_token[source, destination] * moved
-    return terms[p, PREFILLED_S] + transfer + terms[d, TPOT_S]
+    return float(terms[p, PREFILLED_S] + transfer + terms[d, TPOT_S])
 
 
 @kernel
-def choose(
+def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; calls would spill them
     terms: Terms,
     tags: Slots,
     question: Floats,
@@ -210,7 +212,7 @@ def choose(
                 continue
             p = d if j == m else prefills[j]
             hits = terms[p, HIT_TOKENS] + (terms[d, HIT_TOKENS] if j != m else 0.0)
-            shuffled = _shuffle(seed, identities[d]) + _shuffle(seed, identities[p])
+            shuffled = _shuffle(seed, np.uint64(identities[d])) + _shuffle(seed, np.uint64(identities[p]))
             if hits > most or (hits == most and shuffled > rank):
                 most, rank, row, column = hits, shuffled, i, j
     d = decodes[row]

@@ -225,7 +225,7 @@ def make_core(
     rng_seed: int = 1,
 ) -> RouterCore:
     """Make a core whose workers are connected and ready."""
-    core = RouterCore(epoch=EPOCH, rng=Random(rng_seed), wall_clock=lambda: 1_700_000_000.0)
+    core = RouterCore(epoch=EPOCH, rng=Random(rng_seed), wall_clock=lambda: 1_700_000_000.0)  # noqa: S311  # tests want the same every time
     core.apply_catalogue(catalogue((service(),) if services is None else services, workers, routes), 0.0)
     connect(core, *workers)
     return core

@@ -1,6 +1,6 @@
 """The default policy: least predicted cost over all allowed (prefill, decode) combinations."""
 
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from inferplane_router.core.placing import Choice, View
 class KvAware:
     """See `cost` for the terms and `score_kernels` for how ties are broken."""
 
-    name: Final = "kv-aware"
+    name: ClassVar[str] = "kv-aware"
 
     def pick(self, view: View) -> Choice | None:
         fleet = view.fleet

@@ -1,6 +1,6 @@
 """Fewest requests in flight; equal ones take turns by the prompt's seed, never by the smallest number."""
 
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from inferplane_router.core.score_kernels import Slots
 
 
 class LeastRequest:
-    name: Final = "least-request"
+    name: ClassVar[str] = "least-request"
 
     def pick(self, view: View) -> Choice | None:
         return combine(view, order=lambda slots: _by_requests(view, slots))

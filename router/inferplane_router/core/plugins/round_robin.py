@@ -1,6 +1,6 @@
 """One after the other, whatever they hold and whatever they do; the baseline to compare with."""
 
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from inferplane_router.core.score_kernels import Slots
 
 
 class RoundRobin:
-    name: Final = "round-robin"
+    name: ClassVar[str] = "round-robin"
 
     def __init__(self) -> None:
         self._last_prefill = -1
