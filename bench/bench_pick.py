@@ -1,7 +1,8 @@
 """One decision in process, hashing included: `python bench/bench_pick.py [--picks N] [--workers N]`.
 
 8k tokens, half of them cached somewhere, on aggregated workers and on a prefill and a decode pool of half as many each.
-Every pick is completed, so the fleet's load stays what a busy router sees.  The last line is JSON.
+Every pick is completed, so the fleet's load stays what a busy router sees.  Percentiles are of wall-clock time; the CPU
+time of a pick and of hashing alone stand beside them, since a busy machine shows in the first.  The last line is JSON.
 """
 
 import argparse
@@ -37,21 +38,23 @@ def filled_core(workers: int, mode: RoutingMode) -> RouterCore:
     return core
 
 
-def measure(core: RouterCore, picks: int, prompts: list[Tokens]) -> list[float]:
-    """Time picks one by one, in seconds; the oldest request of many ends before each."""
+def measure(core: RouterCore, picks: int, prompts: list[Tokens]) -> tuple[list[float], list[float]]:
+    """Time picks one by one, in seconds of wall and of CPU; the oldest request of many ends before each."""
     in_force: list[str] = []
     times: list[float] = []
+    cpu_times: list[float] = []
     for number in range(picks):
         if len(in_force) >= _IN_FLIGHT:
             core.complete(in_force.pop(0), worker_pb2.OUTCOME_ENGINE_LOST, number * 1e-3)
         question = ask(core, f"r{number}", prompts[number % len(prompts)])
-        began = time.perf_counter()
+        cpu_began, began = time.thread_time(), time.perf_counter()
         answer = core.pick(question, number * 1e-3)
         times.append(time.perf_counter() - began)
+        cpu_times.append(time.thread_time() - cpu_began)
         if isinstance(answer, Routed):
             in_force.append(answer.request_id)
         core.poll(number * 1e-3)
-    return times
+    return times, cpu_times
 
 
 def main() -> None:
@@ -67,10 +70,19 @@ def main() -> None:
         core = filled_core(options.workers, mode)
         gc.collect()
         gc.freeze()
-        times = np.array(measure(core, options.picks, prompts))[_IN_FLIGHT:]
+        wall, cpu = measure(core, options.picks, prompts)
+        times = np.array(wall)[_IN_FLIGHT:]
         result[f"{name}_p50_us"] = round(1e6 * float(np.percentile(times, 50)), 1)
         result[f"{name}_p99_us"] = round(1e6 * float(np.percentile(times, 99)), 1)
+        result[f"{name}_cpu_p50_us"] = round(1e6 * float(np.percentile(cpu[_IN_FLIGHT:], 50)), 1)
         result.setdefault("picks_per_s", round(1 / float(np.mean(times))))
+    fake = FakeWorker("any")
+    hashing: list[float] = []
+    for number in range(500):
+        began = time.thread_time()
+        fake.hashes(prompts[number % _PROMPTS])
+        hashing.append(time.thread_time() - began)
+    result["hash_8k_cpu_us"] = round(1e6 * float(np.median(hashing)), 1)
     print(json.dumps(result))
 
 

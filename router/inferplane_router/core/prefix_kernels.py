@@ -189,7 +189,9 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
             device, firm = state[word, DEVICE], state[word, FIRM]
             for at in range(first, last):
                 own = cells[rows[at] + offset]
-                here = (own & trust) | guesses[guessed[at] + guess_offset]
+                here = own & trust
+                if guessing:
+                    here |= guesses[guessed[at] + guess_offset]
                 fallen = device & ~here
                 if fallen != ZERO:
                     _add_run(counts, word, fallen, DEVICE, at)

@@ -80,9 +80,9 @@ class Service:
             self._policy = make_policy(settings.policy)
         self.settings = settings
 
-    def pick(self, ask: Ask, now: float, wall_s: float) -> Answer:
-        """Place a request, or let it wait, or refuse it."""
-        if len(self.line):
+    def pick(self, ask: Ask, now: float, wall_s: float, *, again: bool = False) -> Answer:
+        """Place a request, or let it wait, or refuse it; one that is placed again does not queue up once more."""
+        if len(self.line) and not again:
             return self._queue(ask, now, wall_s)
         placed = self._place(ask)
         if isinstance(placed, Placed):
@@ -116,7 +116,7 @@ class Service:
     def retry(self, request_id: str, failed_worker: str, now: float, wall_s: float) -> Answer:
         flight = self.flights[request_id]
         self._release(request_id, now, keep_predictions=False)
-        return self.pick(replace(flight.ask, exclude=flight.ask.exclude | {failed_worker}), now, wall_s)
+        return self.pick(replace(flight.ask, exclude=flight.ask.exclude | {failed_worker}), now, wall_s, again=True)
 
     def complete(self, request_id: str, outcome: Outcome, now: float) -> None:
         if self.line.leave(request_id) is not None:
@@ -173,7 +173,7 @@ class Service:
             decode_cached_tokens=hits[choice.decode],
             ttft_s=choice.ttft_s,
             tpot_s=choice.tpot_s,
-            expects=self._predict(ask, slots, placed.hashes, now),
+            expects=self._predict(ask, slots, placed.hashes, now, choice.ttft_s),
         )
         self.flights[ask.request_id] = Flight(ask, routed, slots, now)
         space = self.fleet.space_at(computing)
@@ -195,14 +195,16 @@ class Service:
         )
         return routed
 
-    def _predict(self, ask: Ask, slots: tuple[int, ...], hashes: list[Hashes], now: float) -> tuple[Expectation, ...]:
+    def _predict(
+        self, ask: Ask, slots: tuple[int, ...], hashes: list[Hashes], now: float, ttft_s: float
+    ) -> tuple[Expectation, ...]:
         expects: list[Expectation] = []
         for slot in slots:
             number = int(self.fleet.space_of[slot])
             if number >= len(hashes) or not hashes[number].shape[0]:
                 continue
             keys, space = hashes[number], self.fleet.spaces[number]
-            lives_s = EXPECTED_S if space.trusts(slot) else _APPROXIMATE_S
+            lives_s = EXPECTED_S + 2 * ttft_s if space.trusts(slot) else _APPROXIMATE_S
             at_most = int(self.fleet.kv_blocks[slot])
             space.overlay.predict(ask.request_id, slot, keys, now + lives_s, at_most=at_most)
             ref = self._ref(slot)

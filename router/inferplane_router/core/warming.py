@@ -36,6 +36,12 @@ def warm() -> None:
     tokens = np.arange(3 * _BLOCK, dtype=np.int32)
     core.pick(Ask("warm", model, tokens, salt="warm"), 0.0)
     core.explain("warm")
+    report = worker_pb2.RequestReport(
+        request_id="warm", router_epoch=1, outcome=worker_pb2.OUTCOME_OK, cached_tokens_known=True, prefill_worker="p"
+    )
+    report.decode_cached_tokens_known = True
+    core.on_worker_message("d", worker_pb2.WorkerMessage(report=report, sequence=len(_messages()) + 1, epoch=1), 0.0)
+    core.poll(10.0)
     core.complete("warm", worker_pb2.OUTCOME_ENGINE_ERROR, 0.0)
     core.apply_catalogue(Catalogue(), 0.0)
 
