@@ -6,10 +6,9 @@ import sys
 import structlog
 import uvloop
 
-from inferplane_router.app import make_app
+from inferplane_router.app import running_router
 from inferplane_router.config import Flags, RouterConfig, read_config
 from inferplane_router.core.warming import warm
-from inferplane_router.prompts import WithoutTokens
 from inferplane_runtime import logs
 from inferplane_runtime.lifecycle import StopSignal, run_process
 from inferplane_runtime.settings import SettingsError, load
@@ -34,7 +33,7 @@ def main(argv: list[str], environ: dict[str, str]) -> int:
 async def _serve(config: RouterConfig, stop: StopSignal) -> int:
     code = 0
     try:
-        async with make_app(config, prompts=WithoutTokens()).running() as app:
+        async with running_router(config) as app:
             await stop.wait()
             left = await app.drain()
             if left:

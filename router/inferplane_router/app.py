@@ -6,7 +6,7 @@ catalogue file -> core <- worker streams;  HTTP and gRPC -> data plane -> core; 
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from inferplane_api.catalogue import Catalogue, CatalogueWorker
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.config import RouterConfig
 from inferplane_router.core.router import RouterCore
-from inferplane_router.core.values import Ask
+from inferplane_router.core.values import Ask, ModelFacts, ResolvedModel
 from inferplane_router.core_meters import CoreMeters, StreamMeters
 from inferplane_router.discovery.file import CatalogueFile
 from inferplane_router.gateway.data_plane import DataPlane
@@ -31,6 +31,7 @@ from inferplane_router.grpc.server import GrpcServer
 from inferplane_router.grpc.servicer import RouterServicer
 from inferplane_router.streams.stream_fleet import StreamFleet
 from inferplane_router.streams.worker_stream import PROTOCOL_VERSION, StreamSettings, WorkerStream
+from inferplane_router.tokenization import PromptService
 from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
@@ -46,10 +47,19 @@ _log = structlog.get_logger("inferplane.router")
 class RouterApp:
     """One router process; use `running`."""
 
-    def __init__(self, config: RouterConfig, *, prompts: PromptEncoder, pool: UpstreamPool, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: RouterConfig,
+        *,
+        prompts: PromptEncoder,
+        prepare: Callable[[ModelFacts, str], object] | None,
+        pool: UpstreamPool,
+        clock: Clock,
+    ) -> None:
         self._config = config
+        self._prepare = prepare
+        """Gets a model's encoder ready before its first request."""
         self._clock = clock
-        self._pool = pool
         self._rng = Random(os.urandom(16))  # noqa: S311 - jitter and ties, nothing secret
         self._draining = False
         self._catalogue_known = False
@@ -136,7 +146,6 @@ class RouterApp:
         self.metrics.close()
         await self.grpc.stop(0.5)
         await self.plane.close()
-        await self._pool.close()
 
     def _apply(self, catalogue: Catalogue, group: asyncio.TaskGroup) -> None:
         self.core.apply_catalogue(catalogue, self._clock.monotonic())
@@ -169,7 +178,17 @@ class RouterApp:
     def _observe_message(self, message: wire.WorkerMessage) -> None:
         if message.HasField("report"):
             self._observations.reported(message, self.core.explain)
+        elif message.HasField("identity"):
+            self._prepare_models()
         self.plane.news()
+
+    def _prepare_models(self) -> None:
+        if self._prepare is None:
+            return
+        for name in self.core.model_names():
+            model = self.core.resolve_model(name)
+            if isinstance(model, ResolvedModel) and model.facts is not None and model.facts.tokenizer_digest:
+                self._prepare(model.facts, model.model_name)
 
     def _report(self, path: Path) -> None:
         """Write the addresses that were got, so that whoever waits for them sees a whole file."""
@@ -187,6 +206,15 @@ class RouterApp:
             self._loop_delay.set(max(0.0, self._clock.monotonic() - begun - _LOOP_CHECK_S))
 
 
-def make_app(config: RouterConfig, *, prompts: PromptEncoder, pool: UpstreamPool | None = None) -> RouterApp:
-    """Put a router together on the machine's clock."""
-    return RouterApp(config, prompts=prompts, pool=pool or UpstreamPool(), clock=SystemClock())
+@asynccontextmanager
+async def running_router(config: RouterConfig) -> AsyncGenerator[RouterApp]:
+    """Put a router together on the machine's clock, and run it until the context is left."""
+    clock, pool = SystemClock(), UpstreamPool()
+    prompts = PromptService(upstream=pool, cache=config.cache_dir, clock=clock)
+    app = RouterApp(config, prompts=prompts, prepare=prompts.prepare, pool=pool, clock=clock)
+    try:
+        async with app.running():
+            yield app
+    finally:
+        await prompts.close()
+        await pool.close()

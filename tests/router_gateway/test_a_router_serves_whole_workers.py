@@ -14,10 +14,11 @@ import uvloop
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, RoutingMode, WorkerRole
 from inferplane_api.proto import router_pb2 as pb
-from inferplane_router.app import RouterApp, make_app
+from inferplane_router.app import RouterApp
 from inferplane_router.config import Discovery, Listen, RouterConfig
 from inferplane_router.core.values import Health, ResolvedModel
 from inferplane_router.gateway.seams import EncodedPrompt
+from inferplane_runtime.clock import SystemClock
 from inferplane_runtime.http.api import Headers, Request
 from inferplane_runtime.http.client import UpstreamPool
 from inferplane_runtime.http.testing import CollectingSink
@@ -88,11 +89,13 @@ async def world(folder: Path) -> AsyncGenerator[tuple[RouterApp, UpstreamPool]]:
         config = RouterConfig(Discovery(file), folder / "cache", listen=QUIET)
         pool = UpstreamPool()
         prompts = AskingEncoder(pool, workers["d0"][1].address)
-        app = await stack.enter_async_context(make_app(config, prompts=prompts, pool=pool).running())
+        app = RouterApp(config, prompts=prompts, prepare=None, pool=pool, clock=SystemClock())
+        await stack.enter_async_context(app.running())
         await until(lambda: {view.health for view in app.core.statistics().workers} == {Health.READY})
         client = UpstreamPool()
         yield app, client
         await client.close()
+        await pool.close()
 
 
 Scenario = Callable[[RouterApp, UpstreamPool], Awaitable[None]]

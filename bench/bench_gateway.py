@@ -1,0 +1,337 @@
+"""CPU that the gateway adds to a request and to a stream's chunk: `python bench/bench_gateway.py [--seconds S]`.
+
+A stand-in agent (an HTTP server that answers at once, and a worker stream that says it is ready) stands behind a real
+router process and behind the bare proxy; one client keeps connections busy.  CPU time of the process under test
+between two moments is divided by what passed through it.  Quote the ratio: absolute times drift from run to run.
+Requests are placed by load alone here (the stand-in serves no tokenizer), so tokenising and hashing are not in it.
+The last line is JSON.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import orjson
+import uvloop
+
+from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
+from inferplane_api.proto import worker_pb2 as wire
+from inferplane_router.core.testing import FakeWorker
+
+_BARE_PROXY = Path(__file__).parent / "baselines" / "bare_proxy.py"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_BODY = orjson.dumps(
+    {"model": "m", "messages": [{"role": "user", "content": "x" * 1000}], "max_tokens": 64, "temperature": 0.5}
+)
+_HEAD = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\n"
+    b"content-type: application/json\r\nauthorization: Bearer none\r\ncontent-length: %d\r\n\r\n"
+)
+_JSON = orjson.dumps({"id": "x", "object": "chat.completion", "choices": [{"message": {"content": "y" * 500}}]})
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(_JSON), _JSON)
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_EVENT = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
+_CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
+_LAST = b"0\r\n\r\n"
+_PACE_S = 0.004
+_END = b"\r\n\r\n"
+
+
+# The stand-in agent, in a process of its own.
+
+
+class Backend(asyncio.Protocol):
+    """Answers a request at once, or with `chunks` paced chunks when its body asks for a stream."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.buffer = b""
+        self.pending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
+        if self.pending is not None:
+            self.pending.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        at = self.buffer.find(_END)
+        if at < 0:
+            return
+        head = self.buffer[:at].lower()
+        start = head.find(b"content-length: ") + 16
+        length = int(head[start : (head.find(b"\r\n", start) + 1 or len(head) + 1) - 1])
+        if len(self.buffer) < at + 4 + length:
+            return
+        stream = b'"stream":true' in self.buffer
+        self.buffer = self.buffer[at + 4 + length :]
+        if stream:
+            self.transport.write(_STREAM_HEAD + _CHUNK)
+            self.more(self.chunks - 1)
+        else:
+            self.transport.write(_ANSWER)
+
+    def more(self, left: int) -> None:
+        self.pending = asyncio.get_running_loop().call_later(_PACE_S, self.next, left)
+
+    def next(self, left: int) -> None:
+        if left:
+            self.transport.write(_CHUNK)
+            self.more(left - 1)
+        else:
+            self.transport.write(_LAST)
+
+
+async def backend(chunks: int) -> None:
+    """Serve HTTP and one worker stream; print both ports."""
+    loop = asyncio.get_running_loop()
+    http = await loop.create_server(lambda: Backend(chunks), "127.0.0.1", 0, backlog=1024)
+
+    async def subscribe(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
+        del requests
+        worker = FakeWorker("w0", service="s", can_prefill=True)
+        for message in (worker.identity(), worker.status()):
+            message.sent_at = time.time()
+            yield message.SerializeToString()
+        while True:
+            await asyncio.sleep(1)
+            yield worker.heartbeat().SerializeToString()
+
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(
+        subscribe, request_deserializer=wire.SubscriberMessage.FromString, response_serializer=bytes
+    )
+    calls = grpc.method_handlers_generic_handler("inferplane.v1.WorkerStream", {"Subscribe": handler})
+    server.add_generic_rpc_handlers((calls,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    sys.stdout.write(f"{http.sockets[0].getsockname()[1]} {port}\n")
+    sys.stdout.flush()
+    await http.serve_forever()
+
+
+# The client.
+
+
+class Load(asyncio.Protocol):
+    """One connection that asks again as soon as it is answered."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, tally: "Tally") -> None:
+        self.tally = tally
+        self.got = b""
+        self.sent_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.ask()
+
+    def ask(self) -> None:
+        self.got = b""
+        self.sent_at = time.perf_counter()
+        self.transport.write(self.tally.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.tally.chunks += data.count(b"data: ")
+        self.got = data if not self.got else (self.got + data)[-8192:]
+        done = self.got.endswith(_LAST) if self.tally.stream else self.got.endswith(_JSON[-20:])
+        if done:
+            self.tally.latencies.append(time.perf_counter() - self.sent_at)
+            self.ask()
+
+
+class Tally:
+    """What a run asked and got."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self.stream = stream
+        body = _BODY[:-1] + b',"stream":true}' if stream else _BODY
+        self.request = _HEAD % len(body) + body
+        self.latencies: list[float] = []
+        self.chunks = 0
+
+
+async def load(port: int, pid: int, *, connections: int, seconds: float, stream: bool) -> dict[str, float]:
+    """Keep `connections` busy; return CPU of `pid` per request and per chunk, and latency."""
+    tally = Tally(stream=stream)
+    loop = asyncio.get_running_loop()
+    transports = [(await loop.create_connection(lambda: Load(tally), "127.0.0.1", port))[0] for _ in range(connections)]
+    await asyncio.sleep(min(1.0, seconds / 3))
+    tally.latencies.clear()
+    tally.chunks = 0
+    before, began = cpu_s(pid), time.perf_counter()
+    await asyncio.sleep(seconds)
+    spent, took = cpu_s(pid) - before, time.perf_counter() - began
+    requests, chunks = len(tally.latencies), tally.chunks
+    latencies = sorted(tally.latencies) or [float("nan")]
+    for transport in transports:
+        transport.abort()
+    return {
+        "requests": requests,
+        "per_s": requests / took,
+        "cpu_us_per_request": spent / max(1, requests) * 1e6,
+        "cpu_us_per_chunk": spent / max(1, chunks) * 1e6,
+        "p50_us": latencies[len(latencies) // 2] * 1e6,
+        "p99_us": latencies[int(len(latencies) * 0.99)] * 1e6,
+    }
+
+
+# Processes.
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def pss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+@contextlib.contextmanager
+def process(*argv: str) -> Iterator[subprocess.Popen[str]]:
+    child = subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, text=True)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        child.wait(10)
+
+
+def first_line(child: subprocess.Popen[str]) -> list[int]:
+    assert child.stdout is not None
+    return [int(word) for word in child.stdout.readline().split()]
+
+
+def write_files(folder: Path, http: int, stream: int) -> Path:
+    worker = CatalogueWorker(
+        worker_id="w0",
+        service="s",
+        pool="d",
+        role=WorkerRole.DECODE,
+        revision="r1",
+        http_address=f"127.0.0.1:{http}",
+        stream_address=f"127.0.0.1:{stream}",
+    )
+    service = CatalogueService(name="s", served_names=("m",))
+    (folder / "catalogue.json").write_text(
+        Catalogue(generation=1, services=(service,), workers=(worker,)).model_dump_json(by_alias=True)
+    )
+    listen = dict.fromkeys(("http", "grpc", "metrics"), "127.0.0.1:0") | {"report": str(folder / "report.json")}
+    config = {"listen": listen, "discovery": {"file": str(folder / "catalogue.json")}, "cacheDir": str(folder)}
+    (folder / "router.json").write_text(json.dumps(config))
+    return folder / "router.json"
+
+
+async def wait_for_router(folder: Path, *, deadline_s: float = 60.0) -> int:
+    """Return the router's port once a request is answered through it."""
+    async with asyncio.timeout(deadline_s):
+        while not (folder / "report.json").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.1)
+        port = int(json.loads((folder / "report.json").read_text())["http"].rpartition(":")[2])
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(_HEAD % len(_BODY) + _BODY)
+            status = await reader.readline()
+            writer.close()
+            if b" 200 " in status:
+                return port
+            await asyncio.sleep(0.2)
+
+
+async def measure(port: int, pid: int, seconds: float) -> dict[str, dict[str, float]]:
+    return {
+        "busy": await load(port, pid, connections=32, seconds=seconds, stream=False),
+        "alone": await load(port, pid, connections=1, seconds=seconds / 2, stream=False),
+        "streams": await load(port, pid, connections=64, seconds=seconds, stream=True),
+    }
+
+
+def rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 1) for name, value in values.items()}
+
+
+async def run(seconds: float, chunks: int, rounds: int) -> dict[str, Any]:
+    me = str(Path(__file__))
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        agent = stack.enter_context(process(me, "--backend", str(chunks)))
+        http, stream = first_line(agent)
+        bare = stack.enter_context(process(str(_BARE_PROXY), "--upstream", f"127.0.0.1:{http}"))
+        bare_port = first_line(bare)[0]
+        config = write_files(folder, http, stream)
+        router = stack.enter_context(
+            process("-m", "inferplane_router", "--config", str(config), "--log-level", "error")
+        )
+        port = await wait_for_router(folder)
+        rows = [
+            (await measure(bare_port, bare.pid, seconds), await measure(port, router.pid, seconds))
+            for _ in range(rounds)
+        ]
+        direct = await load(http, agent.pid, connections=1, seconds=seconds / 2, stream=False)
+        memory = pss_mib(router.pid)
+    return summary(rows, direct, memory)
+
+
+def summary(
+    rows: list[tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]], direct: dict[str, float], memory: float
+) -> dict[str, Any]:
+    for bare, ours in rows:
+        for name in bare:
+            print(f"{name:8} bare {rounded(bare[name])}")
+            print(f"{name:8} ours {rounded(ours[name])}")
+
+    def best(side: int, part: str, key: str) -> float:
+        return min(row[side][part][key] for row in rows)
+
+    request, chunk = "cpu_us_per_request", "cpu_us_per_chunk"
+    return {
+        "bench": "gateway",
+        request: round(best(1, "busy", request), 1),
+        chunk: round(best(1, "streams", chunk), 1),
+        "added_p50_us": round(best(1, "alone", "p50_us") - direct["p50_us"], 1),
+        "pss_mib": round(memory, 1),
+        "tokens": False,
+        "vs": {
+            "bare_proxy": {
+                request: round(best(0, "busy", request), 1),
+                chunk: round(best(0, "streams", chunk), 1),
+                "added_p50_us": round(best(0, "alone", "p50_us") - direct["p50_us"], 1),
+            },
+            "ratio_per_request": round(best(1, "busy", request) / best(0, "busy", request), 2),
+            "ratio_per_chunk": round(best(1, "streams", chunk) / best(0, "streams", chunk), 2),
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--chunks", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--backend", type=int, metavar="CHUNKS", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.backend:
+        uvloop.run(backend(given.backend))
+        return
+    print(json.dumps(uvloop.run(run(given.seconds, given.chunks, given.rounds))))
+
+
+if __name__ == "__main__":
+    main()
