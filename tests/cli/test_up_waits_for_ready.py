@@ -1,5 +1,7 @@
 """`up` on a running instance, whose runner is a thread of this test: what it waits for and when it gives up."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ import pytest
 
 from inferplane.context import Context
 from inferplane.testing import Call, make_instance, status_of
-from inferplane_operator.local.desired import read_desired
+from inferplane_operator.local.desired import Desired, change_desired, read_desired
 from inferplane_operator.local.lock import hold_runner_lock
 from inferplane_operator.local.statedir import StateDir
 from inferplane_operator.local.status import ChildStatus, InstancePhase, Status, WorkerPhase, write_status
@@ -160,3 +162,24 @@ def test_scale_waits_when_asked_to(call: Call, context: Context) -> None:
 
     assert result.exit_code == 0
     assert result.stderr == "decode-0: Ready\n"
+
+
+def test_an_instance_that_is_being_stopped_is_waited_for(
+    call: Call, context: Context, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runner that drains takes no change, so a new one is started when it has gone."""
+    started: list[str] = []
+
+    def start(state: StateDir, *_: object, **__: object) -> subprocess.Popen[bytes]:
+        started.append(state.root.name)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr("inferplane.runner.start", start)
+    with runner(context, lambda _, __: None) as state:
+        change_desired(state, lambda it: (it or Desired(manifests=[])).model_copy(update={"stopped": True}))
+        result = call("up", "-f", file, "--detach", "--port", "0")
+
+    assert "it is being stopped; waiting for that" in result.stderr
+    assert started == ["demo"]
+    assert result.exit_code == 1
+    assert "the runner has ended" in result.stderr

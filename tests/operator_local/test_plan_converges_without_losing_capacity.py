@@ -71,6 +71,11 @@ CASES: dict[str, tuple[list[PoolGoal], list[WorkerFact], list[Action]]] = {
         [worker("p-0"), worker("p-1", "b"), worker("d-0"), worker("d-1", "b", ready=False)],
         [],
     ),
+    "what scaling down leaves over is not kept for a newer revision": (
+        [PoolGoal("d", 1, "b")],
+        [worker("d-0"), worker("d-1")],
+        [DrainWorker("d-1", "scaled down")],
+    ),
     "without room the old goes first": (
         [PoolGoal("d", 1, "b", room=False)],
         [worker("d-0")],

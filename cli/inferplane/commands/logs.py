@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,13 @@ def command(
     for reader in readers:
         for line in reader.last(lines):
             click.echo(line)
-    while follow:
+    if follow:
+        with suppress(KeyboardInterrupt):  # how following ends
+            _follow(readers)
+
+
+def _follow(readers: "list[_Reader]") -> None:
+    while True:
         time.sleep(_POLL_S)
         for reader in readers:
             for line in reader.new():

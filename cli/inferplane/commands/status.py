@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -32,8 +33,9 @@ def command(context: Context, *, name: str | None, state_dir: Path | None, watch
             _show_all(context, instances, form)
             return
     instance = choose(context, name=name, state_dir=state_dir)
-    for status in _statuses(instance, watch=watch):
-        _show(context, status, form)
+    with suppress(KeyboardInterrupt):  # how a watch ends
+        for status in _statuses(instance, watch=watch):
+            _show(context, status, form)
 
 
 def _statuses(instance: Instance, *, watch: bool) -> Iterator[Status]:

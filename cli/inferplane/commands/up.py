@@ -53,7 +53,7 @@ def command(
     python = engine_python or _engine_python(context.working_dir)
     _check(manifest, python, gpus)
     instance = _instance(context, manifest, state_dir)
-    running = instance.running
+    running = _runs_on(context, instance)
     wanted = _wanted(instance if running else None, manifest, port=port, engine_python=python, gpus=gpus)
     if not running and wanted.gateway_port:
         _require_free(wanted.gateway_port)
@@ -98,6 +98,17 @@ def _instance(context: Context, manifest: Manifest, state_dir: Path | None) -> I
     return instance
 
 
+def _runs_on(context: Context, instance: Instance) -> bool:
+    """Say whether there is a runner to take a change; one that was told to stop takes none and is waited for."""
+    if not instance.running:
+        return False
+    if not instance.desired().stopped:
+        return True
+    click.echo("it is being stopped; waiting for that", err=True)
+    _wait_ended(instance, make_progress(context))
+    return False
+
+
 def _wanted(
     running: Instance | None, manifest: Manifest, *, port: int | None, engine_python: str, gpus: str
 ) -> Desired:
@@ -126,7 +137,8 @@ def _follow_running(context: Context, instance: Instance, generation: int, timeo
 
 def _start_detached(context: Context, instance: Instance, generation: int, timeout_s: float) -> None:
     process = runner.start(instance.state, context.environment, detached=True)
-    wait = Wait(instance, generation, timeout_s, alive=lambda: process.poll() is None)
+    # Another `up` may have been faster: then its runner takes this change too.
+    wait = Wait(instance, generation, timeout_s, alive=lambda: process.poll() is None or instance.running)
     try:
         with make_progress(context) as progress:
             status = wait_ready(wait, progress)

@@ -18,7 +18,7 @@ from inferplane_operator.local.desired import Desired, read_desired
 from inferplane_operator.local.machine import Machine
 from inferplane_operator.local.picture import Picture, RouterView, catalogue_of, status_of
 from inferplane_operator.local.plan import DrainWorker, PoolGoal, StartWorker, plan
-from inferplane_operator.local.processes import ChildRecord, start_time, write_records
+from inferplane_operator.local.processes import ChildRecord, session_members, start_time, write_records
 from inferplane_operator.local.router_process import RouterProcess
 from inferplane_operator.local.statedir import StateDir, StateError, replace_file
 from inferplane_operator.local.status import InstancePhase, Status, write_status
@@ -160,11 +160,15 @@ class Instance:
         return Worker(name, pool, self._around, namespace=service.namespace, service=service.name)
 
     def _goal(self, pool: LocalPool) -> PoolGoal:
-        like = [worker for worker in self._workers.values() if worker.pool.name == pool.name and worker.placed]
-        needs = machines.memory_of([pid for pid in (like[0].engine.pid, like[0].agent.pid) if pid]) if like else None
-        room = machines.fits_beside(needs, self._memory_available())
-        room = room and machines.assign_gpus(pool.gpus, self._machine, self._gpus_taken()) is not None
-        return PoolGoal(pool.name, pool.replicas, pool.revision, room=room)
+        room = machines.assign_gpus(pool.gpus, self._machine, self._gpus_taken()) is not None
+        return PoolGoal(pool.name, pool.replicas, pool.revision, room=room and self._memory_for_one_more(pool))
+
+    def _memory_for_one_more(self, pool: LocalPool) -> bool:
+        """Ask only while the pool is rolled out: an old worker then shows what a new one will take."""
+        old = [it for it in self._workers.values() if it.pool.name == pool.name and it.pool.revision != pool.revision]
+        leaders = [pid for worker in old[:1] for pid in (worker.engine.pid, worker.agent.pid) if pid]
+        members = [pid for leader in leaders for pid in session_members(leader)]
+        return machines.fits_beside(machines.memory_of(members), self._memory_available())
 
     def _gpus_taken(self) -> set[str]:
         return {gpu for worker in self._workers.values() for gpu in worker.gpus or ()}

@@ -99,6 +99,9 @@ def _roll(
     goal: PoolGoal, new: Sequence[WorkerFact], old: Sequence[WorkerFact], taken: set[str], *, paired: bool
 ) -> list[Action]:
     """Replace ready workers of an older revision, a step at a time."""
+    surplus = len(old) - goal.replicas
+    if surplus > 0:
+        return [DrainWorker(worker.name, "scaled down") for worker in sorted(old, key=_worth)[:surplus]]
     ready_new = sum(worker.ready for worker in new)
     excess = len(old) - (goal.replicas - ready_new)
     if excess > 0:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -160,8 +160,18 @@ def _leaderless(leader: int, marker: str) -> bool:
         except OSError:
             return False
         return True
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    return any(_session(pid) == leader and _marked(pid, marker) for pid in pids)
+    return any(_session(pid) == leader and _marked(pid, marker) for pid in _pids())
+
+
+def session_members(leader: int) -> list[int]:
+    """Return the live processes of a child's session: what it forked holds most of an engine's memory."""
+    if sys.platform != "linux":
+        return [leader]
+    return [pid for pid in _pids() if _session(pid) == leader]
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
 def _session(pid: int) -> int:

@@ -210,9 +210,8 @@ class Worker:
             await asyncio.sleep(self._around.probe_interval_s)
 
     async def _look(self) -> Readiness:
-        for child in (self.agent, self.engine):
-            if child.state is not ChildState.RUNNING:
-                return Readiness(ready=False, reason=f"{child.name} is {child.state.value}")
+        if any(child.state is not ChildState.RUNNING for child in (self.agent, self.engine)):
+            return Readiness(ready=False, reason="starting")
         return await self._around.probe.ready(self._address("http"))
 
     def _address(self, purpose: str) -> str:
