@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_extras, seed
+from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.block_index import BlockIndex
 from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
 from inferplane_router.core.index_kernels import PLANES
@@ -107,6 +108,8 @@ class Fleet:
 
     def __init__(self, *, epoch: int, settings: CostSettings) -> None:
         self.settings = settings
+        self.question: Floats = _settings_row(settings)
+        """Template of every request's question: what the settings say is filled in."""
         self.size = 64
         self.speeds: Floats = np.zeros((self.size, SPEEDS))
         self.tags: Slots = np.zeros((self.size, TAGS), np.int64)
@@ -238,7 +241,8 @@ class Fleet:
 
     def find(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> list[Hashes]:
         """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""
-        self.counts[:] = 0
+        if tokens is None or len(self.spaces) != 1:
+            self.counts[:] = 0
         if tokens is None:
             return []
         hashes: list[Hashes] = []
@@ -287,6 +291,19 @@ class Fleet:
             space.reserve(size)
         self._free += range(self.size, size)
         self.size = size
+
+
+def _settings_row(settings: CostSettings) -> Floats:
+    row = np.zeros(kernels.QUESTION)
+    row[kernels.HOST_TOKEN] = settings.host_token_s
+    row[kernels.DISK_TOKEN] = settings.disk_token_s
+    row[kernels.REMOTE_TOKEN] = settings.remote_token_s
+    row[kernels.OWN_LATENCY] = settings.own_latency
+    row[kernels.OTHERS_FLOOR] = settings.others_floor
+    row[kernels.SPREAD_FLOOR] = settings.spread_floor_s
+    row[kernels.NEAR] = settings.near_s
+    row[kernels.NEAR_SHARE] = settings.near_share
+    return row
 
 
 def _identity(ref: TargetRef) -> int:

@@ -125,29 +125,14 @@ def _may(fleet: Fleet, ask: Ask) -> Mask | None:
 
 
 def _question(fleet: Fleet, ask: Ask, expected_output: float) -> Floats:
-    settings, service = fleet.settings, ask.model.service
+    service = ask.model.service
     ttft_s = service.ttft_s if ask.ttft_s is None else ask.ttft_s
-    tpot_s = service.tpot_s if ask.tpot_s is None else ask.tpot_s
     output = min(expected_output, ask.max_tokens) if ask.max_tokens else expected_output
-    weight = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority))
-    return np.array(
-        (
-            0 if ask.tokens is None else ask.tokens.shape[0],
-            max(1.0, output),
-            ttft_s,
-            tpot_s,
-            weight,
-            settings.host_token_s,
-            settings.disk_token_s,
-            settings.remote_token_s,
-            settings.own_latency,
-            settings.others_floor,
-            settings.spread_floor_s,
-            settings.near_s,
-            settings.near_share,
-            0.0,
-            0.0,
-            max(ttft_s, _LEAST_HOLD_S),
-        ),
-        np.float64,
-    )
+    question = fleet.question.copy()
+    question[kernels.PROMPT] = 0 if ask.tokens is None else ask.tokens.shape[0]
+    question[kernels.OUTPUT] = max(1.0, output)
+    question[kernels.TTFT] = ttft_s
+    question[kernels.TPOT] = service.tpot_s if ask.tpot_s is None else ask.tpot_s
+    question[kernels.WEIGHT] = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority))
+    question[kernels.HOLD] = max(ttft_s, _LEAST_HOLD_S)
+    return question
