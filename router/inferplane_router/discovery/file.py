@@ -45,9 +45,13 @@ class CatalogueFile:
     def look(self) -> None:
         """Apply the file if it changed since the last look."""
         identity = self._identity()
-        if identity is None or identity == self._seen:
+        if identity == self._seen:
             return
         self._seen = identity
+        if identity is None:
+            self._failed()
+            _log.error("the catalogue is gone; the last good one stays", path=str(self._path))
+            return
         try:
             catalogue = Catalogue.model_validate_json(self._path.read_bytes())
         except (OSError, ValidationError) as error:
