@@ -20,11 +20,11 @@ _FAILED, _WRONG_USAGE = 1, 2
 def main(argv: list[str], environ: dict[str, str]) -> int:
     try:
         flags = load(Flags, argv, environ, program="python -m inferplane_router")
-        logs.configure(form=flags.log_format, level=flags.log_level, component="router")
         config = read_config(flags.config)
     except SettingsError as error:
         sys.stderr.write(f"error: {error}\n")
         return _WRONG_USAGE
+    logs.configure(form=flags.log_format, level=flags.log_level, component="router")
     _log.info("configuration", config=str(config))
     warm()
     return run_process(lambda stop: _serve(config, stop), loop_factory=uvloop.new_event_loop)
