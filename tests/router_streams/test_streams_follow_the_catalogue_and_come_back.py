@@ -1,4 +1,4 @@
-"""Worker streams, the catalogue file and the router's configuration: what comes in, and what happens when it does not."""
+"""Worker streams, the catalogue file and the configuration: what comes in, and what happens when it does not."""
 
 import asyncio
 from collections.abc import AsyncIterator
