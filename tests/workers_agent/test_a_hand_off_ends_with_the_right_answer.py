@@ -248,3 +248,12 @@ def test_ranks_go_to_the_side_they_are_meant_for() -> None:
     assert first.request.headers.get(b"x-inferplane-dp-rank") == b"3"
     assert bench.upstream.last.request.headers.get(b"x-data-parallel-rank") == b"1"
     assert Headers(first.request.headers.pairs).get(b"x-inferplane-prefill") is None
+
+
+def test_a_request_id_of_any_shape_names_its_transfer() -> None:
+    bench = Bench()
+    bench.send({"prompt": "hi"}, headers=(PREFILL,), request_id="a/b?c d")
+    prefilled(bench.upstream.last)
+    answered(bench.upstream.last)
+
+    assert bench.upstream.last.request.path == b"/handoff/a%2Fb%3Fc%20d"

@@ -9,6 +9,7 @@ the number of cached tokens, which the engine says at the body's end.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
+from urllib.parse import quote
 
 from inferplane_runtime.http.api import (
     Call,
@@ -225,7 +226,7 @@ class Job:
             self._timeline.prefill_answered = now
             self._timeline.prefill_worker = call.worker or call.address
             self._timeline.prefill_usage = call.usage
-        else:
+        elif call.event is not Event.PREFILL_REJECTED:
             self._context.observer.handoff_failed(call.address, call.cause)
         self._run(self._handoff.on(call.event, now=now, transfer=call.transfer))
         self._timeline.failed_prefill = self._handoff.failed
@@ -234,7 +235,7 @@ class Job:
         state = b'{"state":"pulled"}' if pulled else b'{"state":"abandoned"}'
         request = Request(
             b"POST",
-            b"/handoff/" + self.routing.request_id.encode("latin-1"),
+            b"/handoff/" + quote(self.routing.request_id, safe="").encode(),
             headers=Headers(((b"content-type", b"application/json"),)),
             body=state,
         )

@@ -55,6 +55,7 @@ class KvListener:
         self._silence_s = silence_s
         self._replay_timeout_s = replay_timeout_s
         self._wanted: int | None = None
+        self._begun = False
         self._begin = False
         self._restart = False
         self._poked: asyncio.Future[None] | None = None
@@ -80,7 +81,7 @@ class KvListener:
         try:
             while True:
                 if self._begin:
-                    self._begin = False
+                    self._begin, self._begun = False, True
                     self._wanted = self._blocks.begin()
                 if self._restart:
                     self._restart = False
@@ -134,7 +135,7 @@ class KvListener:
         self._wanted = self._blocks.replay_ended()
 
     async def _look_for_newer(self, context: zmq.asyncio.Context) -> None:
-        if self._replay is None:
+        if self._replay is None or not self._begun:
             return
         async for sequence, payload in self._asked(context, self._blocks.expected):
             wanted = self._blocks.live(sequence, payload)

@@ -8,7 +8,7 @@ from inferplane_runtime.metrics.catalogue import agent as catalogue
 from inferplane_runtime.metrics.exposition import exposition_handler, register_process_metrics
 from inferplane_runtime.metrics.instruments import Distribution, Instruments
 from inferplane_workers.agent.gate import Phase
-from inferplane_workers.agent.timeline import Report, Side
+from inferplane_workers.agent.timeline import Outcome, Report, Side
 from inferplane_workers.agent.transport import Transport
 from inferplane_workers.agent.wire import Gauges
 
@@ -20,11 +20,18 @@ class AgentMetrics:
         make = Instruments()
         register_process_metrics(make.registry)
         self._registry = make.registry
-        self._requests = make.cells(catalogue.REQUESTS)
-        self._running = make.cells(catalogue.RUNNING)
-        self._ttft = make.distributions(catalogue.TTFT)
+        requests = make.cells(catalogue.REQUESTS)
+        running = make.cells(catalogue.RUNNING)
+        ttft = make.distributions(catalogue.TTFT)
+        duration = make.distributions(catalogue.REQUEST_DURATION)
+        # Bound once: looking cells up by label costs more than counting.
+        self._requests = {
+            (side, outcome): requests.labels(_word(side), _word(outcome)) for side in Side for outcome in Outcome
+        }
+        self._running = {side: running.labels(_word(side)) for side in Side}
+        self._ttft = {side: ttft.labels(_word(side)) for side in Side}
+        self._duration = {side: duration.labels(_word(side)) for side in Side}
         self._tpot = make.distributions(catalogue.TPOT).labels()
-        self._duration = make.distributions(catalogue.REQUEST_DURATION)
         self._prefill = make.distributions(catalogue.PREFILL_TIME).labels()
         self._transfer = make.distributions(catalogue.TRANSFER_TIME).labels()
         self._prompt_tokens = make.cells(catalogue.PROMPT_TOKENS).labels()
@@ -55,14 +62,14 @@ class AgentMetrics:
     # The data path.
 
     def accepted(self, side: Side) -> None:
-        self._running.labels(_side(side)).inc()
+        self._running[side].inc()
 
     def reported(self, report: Report) -> None:
-        side = _side(report.side)
-        self._running.labels(side).dec()
-        self._requests.labels(side, report.outcome.name.lower()).inc()
-        _observe(self._duration.labels(side), report.duration_s)
-        _observe(self._ttft.labels(side), report.ttft_s)
+        side = report.side
+        self._running[side].dec()
+        self._requests[side, report.outcome].inc()
+        self._duration[side].observe(report.duration_s)
+        _observe(self._ttft[side], report.ttft_s)
         _observe(self._tpot, report.tpot_s)
         _observe(self._prefill, report.prefill_s)
         _observe(self._transfer, report.transfer_s)
@@ -119,8 +126,8 @@ class AgentMetrics:
         self._degraded.labels(transport.name).set(transport.degraded)
 
 
-def _side(side: Side) -> str:
-    return side.name.lower()
+def _word(value: Side | Outcome) -> str:
+    return value.name.lower()
 
 
 def _observe(distribution: Distribution, value: float) -> None:

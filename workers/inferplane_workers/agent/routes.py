@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -66,7 +67,7 @@ class Routes:
             case b"GET", _ if path.startswith(_FILES):
                 exchange.respond(self._files.file(path.removeprefix(_FILES).decode("latin-1")))
             case b"POST", _ if path.startswith(_HANDOFF):
-                exchange.respond(self._handoff(request, path.removeprefix(_HANDOFF).decode("latin-1")))
+                exchange.respond(self._handoff(request, unquote(path.removeprefix(_HANDOFF).decode("latin-1"))))
             case b"POST", b"/tokenize" | b"/detokenize":
                 self._data_path(request, exchange)
             case _:

@@ -20,6 +20,7 @@ from inferplane_workers.agent.wire import Gauges, PlaneKey
 _MAX_MESSAGES = 4_096
 _MAX_BYTES = 16 * 1024 * 1024
 _MAX_EXPECTED = 4_096
+_MAX_EXPECTED_BYTES = 64 * 1024 * 1024
 
 
 class State(Protocol):
@@ -157,6 +158,7 @@ class StreamHub:
         self._identity = False
         self._status = False
         self._expected: OrderedDict[str, Expected] = OrderedDict()
+        self._expected_bytes = 0
         self._accepted: OrderedDict[str, None] = OrderedDict()
 
     # Subscribers.
@@ -230,10 +232,11 @@ class StreamHub:
 
     def expect(self, request_id: str, expected: Expected) -> None:
         """Keep what a router expects; tell the others once the request is here."""
+        self._forget(request_id)
         self._expected[request_id] = expected
-        self._expected.move_to_end(request_id)
-        if len(self._expected) > _MAX_EXPECTED:
-            self._expected.popitem(last=False)
+        self._expected_bytes += len(expected.hashes)
+        while len(self._expected) > _MAX_EXPECTED or self._expected_bytes > _MAX_EXPECTED_BYTES:
+            self._forget(next(iter(self._expected)))
         if request_id in self._accepted:
             self._announce(request_id, expected)
 
@@ -250,14 +253,28 @@ class StreamHub:
         return self._expected.get(request_id)
 
     def finished(self, request_id: str) -> None:
-        self._expected.pop(request_id, None)
+        self._forget(request_id)
         self._accepted.pop(request_id, None)
+
+    def _forget(self, request_id: str) -> None:
+        known = self._expected.pop(request_id, None)
+        if known is not None:
+            self._expected_bytes -= len(known.hashes)
 
     # Inside.
 
     def flush(self) -> None:
         """Write what was gathered and give it to every subscriber."""
         self._scheduled = False
+        if self._subscriptions:
+            self._send()
+        self._identity = self._status = False
+        self._changes.clear()
+        self._entries.clear()
+        self._gauges.clear()
+        self._reports.clear()
+
+    def _send(self) -> None:
         bodies: list[bytes] = []
         if self._identity:
             bodies.append(self._state.identity_body())
@@ -267,11 +284,6 @@ class StreamHub:
         if self._entries or self._gauges:
             bodies.extend(wire.load_delta_bodies(self._entries, list(self._gauges.values())))
         bodies.extend(wire.report_body(report) for report in self._reports)
-        self._identity = self._status = False
-        self._changes.clear()
-        self._entries.clear()
-        self._gauges.clear()
-        self._reports.clear()
         for subscription in self._subscriptions:
             if subscription.wants_blocks:
                 for body in blocks:
