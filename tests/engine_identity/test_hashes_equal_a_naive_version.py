@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplane_engine.identity import Adapter, KeySpace, extra_key, hash_blocks, seed
+from inferplane_engine.identity_kernels import chain_blocks
 
 MASK = (1 << 64) - 1
 P1, P2, P3, P4, P5 = (
@@ -158,3 +159,13 @@ def test_a_block_size_below_one_is_refused() -> None:
 
 def test_fewer_tokens_than_a_block_have_no_hash() -> None:
     assert hash_blocks(np.arange(15, dtype=np.int32), 16, 1).shape == (0,)
+
+
+def test_views_and_read_only_arrays_hash_like_their_values() -> None:
+    tokens = np.arange(64, dtype=np.int32)
+    packed = np.frombuffer(tokens.tobytes(), np.int32)
+    strided = np.repeat(tokens, 2)[::2]
+
+    assert hash_blocks(packed, 16, 1).tolist() == hash_blocks(tokens, 16, 1).tolist()
+    assert hash_blocks(strided, 16, 1).tolist() == hash_blocks(tokens, 16, 1).tolist()
+    assert len(chain_blocks.signatures) <= 1  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ _Scalar: TypeAlias = bool | int | float | str | bytes | None
 ExtraValue: TypeAlias = "_Scalar | list[ExtraValue] | tuple[ExtraValue, ...] | dict[str, ExtraValue]"
 """What an engine's extra key can be made of, as an event carries it."""
 
+_Array = TypeVar("_Array", Tokens, Hashes)
 _NO_EXTRAS: Final = np.zeros(0, np.uint64)
 _VERSION: Final = b"inferplane-block-1"
 
@@ -67,8 +68,8 @@ def hash_blocks(
     """
     count = tokens.shape[0] // block_size
     out = np.empty(count, np.uint64)
-    keys = _NO_EXTRAS if extras is None else _padded(extras, count)
-    chain_blocks(tokens, block_size, np.uint64(seed if parent is None else parent), keys, out)
+    keys = _NO_EXTRAS if extras is None else _padded(_plain(extras), count)
+    chain_blocks(_plain(tokens), block_size, np.uint64(seed if parent is None else parent), keys, out)
     return out
 
 
@@ -98,6 +99,12 @@ def engine_salt(tenant: str, client_salt: str) -> str | None:
     if not tenant and not client_salt:
         return None
     return "ip-" + _digest(("salt", tenant, client_salt), size=16).hex()
+
+
+def _plain(array: _Array) -> _Array:
+    """Copy views of other kinds: for each kind of array a kernel would be compiled anew, at its first request."""
+    flags = array.flags
+    return array if flags.c_contiguous and flags.writeable else array.copy()
 
 
 def _padded(extras: Hashes, count: int) -> Hashes:
