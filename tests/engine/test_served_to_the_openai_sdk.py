@@ -1,17 +1,35 @@
 """The SDK that users bring, unchanged, against the gateway."""
 
 import asyncio
-import json
 from collections.abc import Iterator
 
 import openai
 import pytest
+from openai.types.chat import (
+    ChatCompletionMessageParam,
+    ChatCompletionNamedToolChoiceParam,
+    ChatCompletionToolParam,
+)
 
+from engine_probe import Engines
 from local_service import LocalService
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120, func_only=True)]
 
 QUESTION = "What does the import statement do?"
+TOOL: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "convert",
+        "parameters": {
+            "type": "object",
+            "properties": {"unit": {"type": "string", "enum": ["celsius", "kelvin"]}},
+            "required": ["unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+FORCED: ChatCompletionNamedToolChoiceParam = {"type": "function", "function": {"name": "convert"}}
 
 
 @pytest.fixture
@@ -71,34 +89,21 @@ def test_completions_take_texts_and_tokens(client: openai.OpenAI) -> None:
     assert by_tokens.usage.prompt_tokens == 3
 
 
-def test_a_forced_tool_is_called(client: openai.OpenAI) -> None:
+def test_a_forced_tool_is_called_as_the_engine_would(client: openai.OpenAI, engines: Engines) -> None:
+    """A random model's arguments make no sense, but have to arrive as they are."""
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
     answer = client.chat.completions.create(
-        model="tiny",
-        messages=[{"role": "user", "content": QUESTION}],
-        max_tokens=40,
-        temperature=0,
-        tools=[
-            {
-                "type": "function",
-                "function": {
-                    "name": "convert",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"unit": {"type": "string", "enum": ["celsius", "kelvin"]}},
-                        "required": ["unit"],
-                        "additionalProperties": False,
-                    },
-                },
-            }
-        ],
-        tool_choice={"type": "function", "function": {"name": "convert"}},
+        model="tiny", messages=messages, max_tokens=40, temperature=0, tools=[TOOL], tool_choice=FORCED
+    )
+    alone = engines.decode.answer(
+        "/v1/chat/completions", {"messages": messages, "max_tokens": 40, "tools": [TOOL], "tool_choice": FORCED}
     )
     calls = answer.choices[0].message.tool_calls
 
     assert calls is not None
     assert calls[0].type == "function"
+    assert calls[0].function.model_dump() == alone["choices"][0]["message"]["tool_calls"][0]["function"]
     assert calls[0].function.name == "convert"
-    assert json.loads(calls[0].function.arguments)["unit"] in {"celsius", "kelvin"}
 
 
 def test_errors_arrive_as_the_sdks_own(client: openai.OpenAI) -> None:
