@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplane_engine.sim.config import EngineConfig
 from inferplane_engine.sim.events import CacheChanged, Finished
 from inferplane_engine.sim.testing import Workload, configs, outputs, replayed, run, timed, workloads
+
+pytestmark = pytest.mark.slow
 
 
 @given(config=configs(), workload=workloads())

@@ -73,7 +73,9 @@ def alone(request: EngineRequest, config: EngineConfig) -> tuple[int, ...]:
 @given(length=st.integers(1, 150), groups=st.sampled_from([(KvGroup(),), HYBRID]), block_size=st.sampled_from([4, 16]))
 @settings(deadline=None, max_examples=40)
 def test_disaggregated_output_equals_aggregated(length: int, groups: tuple[KvGroup, ...], block_size: int) -> None:
-    config = EngineConfig(groups=groups, block_size=block_size, max_num_batched_tokens=64, blocks=20_000)
+    config = EngineConfig(
+        groups=groups, block_size=block_size, max_num_batched_tokens=64, blocks=400, max_model_len=256
+    )
     pair, request = Pair(config), ask(length)
     wanted = pull_of(pair.decode(request, pair.prefill(request, 0.0), 1.0))
     events = pair.deliver(wanted, 1.1)
@@ -113,7 +115,7 @@ def test_one_wrong_block_changes_the_output(length: int, victim: int) -> None:
 
 
 def test_a_wrong_window_changes_the_output() -> None:
-    config = EngineConfig(groups=HYBRID, blocks=10_000)
+    config = EngineConfig(groups=HYBRID, blocks=400, max_model_len=1024)
     pair, request = Pair(config), ask(100)
     wanted = pull_of(pair.decode(request, pair.prefill(request, 0.0), 1.0))
     full, window = pair.contents(wanted, 1.0)

@@ -23,15 +23,17 @@ NULL_BLOCK = 0
 class BlockPool:
     """All blocks of one engine core; block 0 is the null block and is never given out."""
 
-    def __init__(self, blocks: int, *, prefix_caching: bool) -> None:
+    def __init__(self, blocks: int, *, prefix_caching: bool, events: bool = True) -> None:
         self.total = blocks
         self._caching = prefix_caching
         self._references = [0] * blocks
         self._keys: list[Key | None] = [None] * blocks
         self.contents = [0] * blocks
         self._free: OrderedDict[int, None] = OrderedDict((block, None) for block in range(1, blocks))
-        self._copies: dict[Key, OrderedDict[int, None]] = {}
+        self._copies: dict[Key, int | dict[int, None]] = {}
+        """Nearly every key has one copy, and a number is cheaper than a dictionary."""
         self._events: list[CacheEvent] = []
+        self._announces = events
 
     @property
     def free(self) -> int:
@@ -48,11 +50,11 @@ class BlockPool:
     def find(self, key: Key) -> int | None:
         """Return the first copy that carries `key`."""
         copies = self._copies.get(key)
-        return next(iter(copies)) if copies else None
+        return next(iter(copies)) if isinstance(copies, dict) else copies
 
     def cached_keys(self) -> dict[Key, int]:
         """Every key that can be found, with its number of copies."""
-        return {key: len(copies) for key, copies in self._copies.items()}
+        return {key: len(copies) if isinstance(copies, dict) else 1 for key, copies in self._copies.items()}
 
     def is_free(self, block: int) -> bool:
         return block != NULL_BLOCK and self._references[block] == 0
@@ -119,7 +121,9 @@ class BlockPool:
         for block, value, _ in stored:
             key = (value, group)
             self._keys[block] = key
-            self._copies.setdefault(key, OrderedDict())[block] = None
+            self._add_copy(key, block)
+        if not self._announces:
+            return
         self._events.append(
             BlocksStored(
                 hashes=tuple(value for _, value, _ in stored),
@@ -135,13 +139,21 @@ class BlockPool:
             )
         )
 
+    def _add_copy(self, key: Key, block: int) -> None:
+        first = self._copies.setdefault(key, block)
+        if isinstance(first, dict):
+            first[block] = None
+        elif first != block:
+            self._copies[key] = {first: None, block: None}
+
     def clear(self) -> bool:
         """Forget the whole cache; refused while a block is held."""
         if self.held:
             return False
         self._copies.clear()
         self._keys = [None] * self.total
-        self._events.append(CacheCleared())
+        if self._announces:
+            self._events.append(CacheCleared())
         return True
 
     def take_events(self) -> tuple[CacheEvent, ...]:
@@ -154,7 +166,9 @@ class BlockPool:
             return
         self._keys[block] = None
         copies = self._copies[key]
-        del copies[block]
-        if not copies:
+        if isinstance(copies, dict) and len(copies) > 1:
+            del copies[block]
+        else:
             del self._copies[key]
-        self._events.append(BlocksRemoved(hashes=(key[0],), group=key[1]))
+        if self._announces:
+            self._events.append(BlocksRemoved(hashes=(key[0],), group=key[1]))

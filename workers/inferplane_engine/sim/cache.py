@@ -32,7 +32,7 @@ class KvCache:
         self._config = config
         self._size = config.block_size
         self._damage = damage
-        self.pool = BlockPool(config.blocks, prefix_caching=config.prefix_caching)
+        self.pool = BlockPool(config.blocks, prefix_caching=config.prefix_caching, events=config.cache_events)
 
     def find(self, sequence: Sequence) -> Hit:
         """Longest usable prefix; the last token is never part of it, because its logits are needed."""

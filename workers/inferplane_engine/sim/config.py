@@ -53,6 +53,8 @@ class EngineConfig:
     lease_s: float = 30.0
     """A producer keeps blocks this long for a consumer that has not asked yet."""
     load_failure: LoadFailurePolicy = LoadFailurePolicy.FAIL
+    cache_events: bool = True
+    """Say what enters and leaves the prefix cache."""
     exact: bool = True
     """Step one by one; False: compute runs of plain decode steps at once."""
     content: bool = True

@@ -22,16 +22,13 @@ _MULTIPLIER = 0x9E3779B97F4A7C15
 _STATE = struct.Struct("<Q")
 
 
-def _digest(*parts: bytes) -> int:
-    value = blake2b(digest_size=8)
-    for part in parts:
-        value.update(part)
-    return int.from_bytes(value.digest(), "little")
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
 def seed_state(*, salt: str, adapter: str) -> int:
     """State before the first block."""
-    return _digest(b"seed\0", salt.encode(), b"\0", adapter.encode())
+    return _digest(b"seed\0" + salt.encode() + b"\0" + adapter.encode())
 
 
 def fold(state: int, content: int) -> int:
@@ -42,10 +39,8 @@ def fold(state: int, content: int) -> int:
 
 def block_content(state: int, tokens: Sequence[int], extra: object = None) -> int:
     """Content of a block into which `tokens` are computed after `state`."""
-    parts = [_STATE.pack(state), array("i", tokens).tobytes()]
-    if extra is not None:
-        parts.append(repr(extra).encode())
-    return _digest(*parts)
+    data = _STATE.pack(state) + array("i", tokens).tobytes()
+    return _digest(data if extra is None else data + repr(extra).encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from inferplane_engine.sim.events import (
     RequestStats,
     Tokens,
 )
-from inferplane_engine.sim.runs import Run, duration_s, lengthen, schedule_many
+from inferplane_engine.sim.runs import Run, lengthen, schedule_many
 from inferplane_engine.sim.scheduler import Scheduler
 from inferplane_engine.sim.sequence import Damage, Phase, Sequence
 from inferplane_engine.sim.voice import Voice
@@ -301,17 +301,16 @@ class SimEngine:
         if schedule.fatal is not None:
             self.die(schedule.fatal, self._now)
             return
-        if not schedule.work:
+        if not schedule.sequences:
             self._stalled = True
             self._flush(self._now)
             return
         self._scheduler.counters.steps += 1
-        ends = self._now + duration_s(self._profile, schedule.work)
-        run = self._run = Run([part.sequence for part in schedule.work], [ends])
+        run = self._run = Run(schedule.sequences, [self._now + schedule.duration_s(self._profile)])
         if not self.config.exact:
             lengthen(
                 run,
-                schedule.work,
+                schedule,
                 config=self.config,
                 profile=self._profile,
                 scheduler=self._scheduler,
@@ -336,16 +335,19 @@ class SimEngine:
         at = run.ends[0]
         self._run = None
         self._flush(at)
+        once = (at,)
         for sequence in run.sequences:
-            if sequence.phase is not Phase.RUNNING or sequence.computed < len(sequence.tokens):
+            tokens = sequence.tokens
+            if sequence.phase is not Phase.RUNNING or sequence.computed < len(tokens):
                 continue
             said = self._voice.say(sequence)
-            if math.isnan(sequence.first_token_at):
+            if len(tokens) == sequence.prompt_length:
                 sequence.first_token_at = at
-            sequence.tokens.extend(said)
+            tokens.extend(said)
             sequence.computed += len(said) - 1
-            self._events.append(Tokens(sequence.request.request_id, tuple(said), (at,) * len(said)))
-            self._end_if_over(sequence, at)
+            self._events.append(Tokens(sequence.request.request_id, said, once * len(said)))
+            if len(tokens) >= sequence.full_length or self._voice.stopped(sequence):
+                self._end(sequence, at)
 
     def _end_steps(self, run: Run, over: int) -> None:
         """End steps `run.done` to `over` of a plain decode run at once."""
@@ -356,7 +358,7 @@ class SimEngine:
         for sequence in run.sequences:
             said = self._voice.say_many(sequence, over - start)
             sequence.tokens.extend(said)
-            self._events.append(Tokens(sequence.request.request_id, tuple(said), times))
+            self._events.append(Tokens(sequence.request.request_id, said, times))
         count = min(over, len(run.ends) - 1) - start
         schedule_many(run, start, count, cache=self._cache, block_size=self.config.block_size, flush=self._flush)
         self._scheduler.counters.steps += count
@@ -364,15 +366,14 @@ class SimEngine:
             return
         self._run = None
         for sequence in run.sequences:
-            self._end_if_over(sequence, times[-1])
+            if len(sequence.tokens) >= sequence.full_length or self._voice.stopped(sequence):
+                self._end(sequence, times[-1])
 
     # Ends.
 
-    def _end_if_over(self, sequence: Sequence, at: float) -> None:
-        if self._voice.stopped(sequence):
-            self._finish(sequence, FinishReason.STOP, at)
-        elif sequence.outputs >= sequence.max_tokens:
-            self._finish(sequence, FinishReason.LENGTH, at)
+    def _end(self, sequence: Sequence, at: float) -> None:
+        stopped = self._voice.stopped(sequence)
+        self._finish(sequence, FinishReason.STOP if stopped else FinishReason.LENGTH, at)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, at: float, detail: str = "") -> None:
         request = sequence.request

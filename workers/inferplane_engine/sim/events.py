@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from inferplane_engine.sim.config import GroupKind
 
@@ -47,9 +48,11 @@ class CacheChanged:
     events: tuple[CacheEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """New output tokens of one request, each with the time it was sampled."""
+class Tokens(NamedTuple):
+    """New output tokens of one request, each with the time it was sampled.
+
+    A tuple, because there is one for every sequence and step.
+    """
 
     request_id: str
     tokens: tuple[int, ...]

@@ -13,10 +13,10 @@ import numpy as np
 
 from inferplane_engine.sim.cache import KvCache
 from inferplane_engine.sim.config import EngineConfig
-from inferplane_engine.sim.scheduler import Scheduler, Work
+from inferplane_engine.sim.scheduler import Schedule, Scheduler
 from inferplane_engine.sim.sequence import Sequence
 from inferplane_engine.sim.voice import Voice
-from inferplane_engine.timing import TimingProfile, attention_pairs, decode_step_s, step_s
+from inferplane_engine.timing import TimingProfile, decode_step_s
 
 _LOOK_AHEAD_TOKENS = 256
 """Longest run while tokens are computed: what is said beyond a run's end is kept, but not for free."""
@@ -41,28 +41,9 @@ class Run:
         del self.ends[self.done + 1 :]
 
 
-def duration_s(profile: TimingProfile, work: Items[Work]) -> float:
-    """Seconds of one step."""
-    pairs = kv_tokens = 0.0
-    tokens = 0
-    for part in work:
-        tokens += part.new + part.drafts
-        if part.new == 1 and part.sequence.outputs:
-            kv_tokens += part.sequence.computed
-        else:
-            pairs += attention_pairs(float(part.new), float(part.sequence.computed - part.new))
-    return step_s(
-        profile,
-        tokens=float(tokens),
-        prefill_pairs=pairs,
-        decode_kv_tokens=kv_tokens,
-        sequences=float(len(work)),
-    )
-
-
 def lengthen(
     run: Run,
-    work: Items[Work],
+    schedule: Schedule,
     *,
     config: EngineConfig,
     profile: TimingProfile,
@@ -73,15 +54,14 @@ def lengthen(
     """Plan further steps of `run`, as long as each would be the same plain decode."""
     if config.speculation is not None or len(config.groups) > 1 or not scheduler.closed:
         return
-    if len(work) < len(scheduler.running) or any(part.new != 1 or not part.sequence.outputs for part in work):
+    if not schedule.decodes == len(schedule.sequences) == len(scheduler.running):
         return
     limit = _LOOK_AHEAD_TOKENS if config.content else _LOOK_AHEAD_STEPS
     steps = voice.steps_until_end(run.sequences, min(limit, steps_until_full(run.sequences, config.block_size, free)))
     if steps < _LEAST_STEPS:
         return
     batch = float(len(run.sequences))
-    first = float(sum(sequence.computed for sequence in run.sequences))
-    later = first + batch * np.arange(1, steps, dtype=np.float64)
+    later = float(schedule.kv_tokens) + batch * np.arange(1, steps, dtype=np.float64)
     durations = decode_step_s(profile, batch=np.full(steps - 1, batch), kv_tokens=later)
     run.ends = np.cumsum(np.concatenate(([run.ends[0]], durations))).tolist()
 
@@ -91,10 +71,11 @@ def steps_until_full(sequences: Items[Sequence], block_size: int, free: int) -> 
     takes = [0] * block_size
     for sequence in sequences:
         takes[-sequence.computed % block_size] += 1
-    steps = 1
-    while steps < _LOOK_AHEAD_STEPS:
-        free -= takes[(steps - 1) % block_size]
-        if free < 0:
+    rounds, left = divmod(free, len(sequences))
+    steps = 1 + rounds * block_size
+    for taken in takes:
+        left -= taken
+        if left < 0:
             break
         steps += 1
     return steps

@@ -13,24 +13,41 @@ from inferplane_engine.sim.config import EngineConfig
 from inferplane_engine.sim.events import PullWanted, RemoteSource
 from inferplane_engine.sim.sequence import Phase, Sequence
 from inferplane_engine.sim.voice import Voice
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One sequence's share of a step."""
-
-    sequence: Sequence
-    new: int
-    drafts: int
+from inferplane_engine.timing import TimingProfile, attention_pairs, step_s
 
 
 @dataclass(slots=True)
 class Schedule:
-    """One step's work, transfers to start, and what kills the engine."""
+    """One step's sequences and what they cost, transfers to start, and what kills the engine."""
 
-    work: list[Work] = field(default_factory=list[Work])
+    sequences: list[Sequence] = field(default_factory=list[Sequence])
     pulls: list[PullWanted] = field(default_factory=list[PullWanted])
     fatal: str | None = None
+    tokens: int = 0
+    decodes: int = 0
+    """Sequences that decode one token."""
+    kv_tokens: int = 0
+    """Tokens that those attend to, together."""
+    prefill_pairs: float = 0.0
+
+    def add(self, sequence: Sequence, new: int, drafts: int) -> None:
+        """Count a sequence whose `new` tokens are placed."""
+        self.sequences.append(sequence)
+        self.tokens += new + drafts
+        if new == 1 and sequence.outputs:
+            self.decodes += 1
+            self.kv_tokens += sequence.computed
+        else:
+            self.prefill_pairs += attention_pairs(float(new), float(sequence.computed - new))
+
+    def duration_s(self, profile: TimingProfile) -> float:
+        return step_s(
+            profile,
+            tokens=float(self.tokens),
+            prefill_pairs=self.prefill_pairs,
+            decode_kv_tokens=float(self.kv_tokens),
+            sequences=float(len(self.sequences)),
+        )
 
 
 @dataclass(slots=True)
@@ -52,6 +69,7 @@ class Scheduler:
         self._config = config
         self._cache = cache
         self._voice = voice
+        self._plain = config.speculation is None and len(config.groups) == 1
         self.waiting: deque[Sequence] = deque()
         self.ready: deque[Sequence] = deque()
         """Transfers that are complete: they hold blocks, so they go first."""
@@ -89,9 +107,16 @@ class Scheduler:
     def _schedule_running(self, schedule: Schedule) -> tuple[int, bool]:
         budget = self._config.max_num_batched_tokens
         before = self.counters.preemptions
-        while len(schedule.work) < len(self.running) and budget > 0:
-            sequence = self.running[len(schedule.work)]
+        size = self._config.block_size
+        while len(schedule.sequences) < len(self.running) and budget > 0:
+            sequence = self.running[len(schedule.sequences)]
             new = min(len(sequence.tokens) - sequence.computed, budget)
+            if self._plain and new == 1 and 0 < sequence.computed % size < size - 1:
+                # Inside a block: nothing to take and nothing to store.
+                sequence.computed += 1
+                schedule.add(sequence, 1, 0)
+                budget -= 1
+                continue
             drafts = self._voice.draft_tokens(sequence, new)
             self._cache.drop_outside_window(sequence)
             if not self._make_room(sequence, sequence.computed + new + drafts):
@@ -118,7 +143,7 @@ class Scheduler:
         self._cache.grow(sequence, sequence.computed + new + drafts)
         sequence.computed += new
         self._cache.commit(sequence, sequence.computed)
-        schedule.work.append(Work(sequence, new, drafts))
+        schedule.add(sequence, new, drafts)
 
     def _admit(self, schedule: Schedule, budget: int, now: float) -> None:
         while budget > 0 and len(self.running) < self._config.max_num_seqs and schedule.fatal is None:

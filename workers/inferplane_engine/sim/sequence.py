@@ -89,18 +89,19 @@ class Sequence:
     external_cached: int = 0
     pull_started_at: float = float("nan")
     source_used: bool = False
+    prompt_length: int = 0
+    full_length: int = 0
+    """Tokens at which the answer ends for its length."""
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
+        self.prompt_length = len(self.tokens)
+        self.full_length = self.prompt_length + self.max_tokens
         self.forget()
 
     @property
-    def prompt_length(self) -> int:
-        return len(self.request.prompt)
-
-    @property
     def outputs(self) -> int:
-        return len(self.tokens) - len(self.request.prompt)
+        return len(self.tokens) - self.prompt_length
 
     def forget(self) -> None:
         """Hold nothing: as before the first step, or after a preemption."""

@@ -12,6 +12,8 @@ class Voice:
         self._config = config
         self._vocabulary = vocabulary
         self._damage = damage
+        self._content = config.content
+        self._word = (vocabulary.words[0],)
 
     def draft_tokens(self, sequence: Sequence, new: int) -> int:
         """Count the speculated tokens that need a place in a step that computes `new` tokens."""
@@ -20,10 +22,10 @@ class Voice:
             return 0
         return min(speculation.tokens, self._config.max_model_len - len(sequence.tokens))
 
-    def say(self, sequence: Sequence) -> list[int]:
+    def say(self, sequence: Sequence) -> tuple[int, ...]:
         """Say one token, and the drafts that are accepted."""
-        if not self._config.content:
-            return [self._vocabulary.words[0]]
+        if not self._content:
+            return self._word
         writer = self.writer_of(sequence)
         most = min(1 + self.draft_tokens(sequence, 0), sequence.max_tokens - sequence.outputs)
         speculation = self._config.speculation
@@ -35,22 +37,22 @@ class Voice:
                 break
             count += 1
             writer.say(sequence.spoken + count)
-        said = writer.said[sequence.spoken : sequence.spoken + count]
+        said = tuple(writer.said[sequence.spoken : sequence.spoken + count])
         sequence.spoken += len(said)
         return said
 
-    def say_many(self, sequence: Sequence, count: int) -> list[int]:
+    def say_many(self, sequence: Sequence, count: int) -> tuple[int, ...]:
         """Say `count` tokens that `steps_until_end` has prepared."""
-        if not self._config.content:
-            return [self._vocabulary.words[0]] * count
-        said = self.writer_of(sequence).said[sequence.spoken : sequence.spoken + count]
+        if not self._content:
+            return self._word * count
+        said = tuple(self.writer_of(sequence).said[sequence.spoken : sequence.spoken + count])
         sequence.spoken += count
         return said
 
     def steps_until_end(self, sequences: list[Sequence], limit: int) -> int:
         """Count the steps up to and including the first that ends a sequence, at most `limit`."""
         steps = min(limit, *(sequence.max_tokens - sequence.outputs for sequence in sequences))
-        if not self._config.content:
+        if not self._content:
             return steps
         for sequence in sequences:
             writer = self.writer_of(sequence)
@@ -60,7 +62,7 @@ class Voice:
 
     def stopped(self, sequence: Sequence) -> bool:
         """Tell whether the last token ends the answer."""
-        return self._config.content and self.writer_of(sequence).ends(sequence.tokens[-1])
+        return self._content and self.writer_of(sequence).ends(sequence.tokens[-1])
 
     def stop_token(self, sequence: Sequence) -> int | None:
         """Return the token that ended an answer, unless it is the model's own end."""

@@ -47,9 +47,9 @@ def crash() -> None:
 
 
 @asynccontextmanager
-async def running(options: SimOptions) -> AsyncGenerator[SimServer]:
+async def running(options: SimOptions, *, text: TextModel | None = None) -> AsyncGenerator[SimServer]:
     """Serve until the block is left; raises OptionsError when something cannot be had."""
-    text = TextModel(model_folder(options.model))
+    text = text or TextModel(model_folder(options.model))
     limit = text.context()
     if limit is not None and options.engine.max_model_len > limit:
         raise OptionsError(

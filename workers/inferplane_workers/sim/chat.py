@@ -1,8 +1,7 @@
 """/v1/chat/completions: messages in, JSON in vLLM's shape out."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from inferplane_workers.sim.errors import bad_request, invalid_field
 from inferplane_workers.sim.fields import Body, as_object
@@ -10,6 +9,7 @@ from inferplane_workers.sim.generation import Choice, Delta
 from inferplane_workers.sim.text import TextModel
 from inferplane_workers.sim.tools import ToolCall
 
+CHAT_PATH = "/v1/chat/completions"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -109,55 +109,24 @@ class ChatShape:
         return "stop" if self._tool.named else "tool_calls"
 
 
-def read_messages(body: Body) -> list[dict[str, object]]:
-    """Messages with their text parts joined; raises ApiError."""
+def read_prompt(text: TextModel, body: Body) -> tuple[int, ...]:
+    """Check the messages in vLLM's words, then make the prompt of them; raises ApiError."""
     body.required("messages")
     listed = body.items("messages")
     if not listed:
         raise bad_request("messages must not be empty.", "messages")
-    return [_message(as_object(value, (*body.at("messages"), index))) for index, value in enumerate(listed)]
+    for index, value in enumerate(listed):
+        _check_message(as_object(value, (*body.at("messages"), index)))
+    if body.flag("continue_final_message") and body.raw("add_generation_prompt") is True:
+        raise bad_request("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    (prompt,) = text.prompts(CHAT_PATH, body.values)
+    return prompt
 
 
-def _message(message: Body) -> dict[str, object]:
+def _check_message(message: Body) -> None:
     role = message.text("role")
     if role not in _ROLES:
         raise invalid_field("enum", message.at("role"), f"Input should be one of {', '.join(_ROLES)}", role)
-    value = dict(message.values)
     content = message.raw("content")
-    if content is None:
-        value["content"] = ""
-    elif isinstance(content, list):
-        parts = enumerate(cast("list[object]", content))
-        value["content"] = "\n".join(_part(as_object(part, (*message.at("content"), n))) for n, part in parts)
-    elif not isinstance(content, str):
+    if content is not None and not isinstance(content, str | list):
         raise invalid_field("string_type", message.at("content"), "Input should be a valid string", content)
-    return value
-
-
-def _part(part: Body) -> str:
-    kind = part.text("type")
-    if kind not in ("text", "input_text"):
-        raise bad_request(
-            f"The simulated engine takes text only; content part of type {kind!r} is not supported.", "messages"
-        )
-    return part.text("text") or ""
-
-
-def render_prompt(text: TextModel, body: Body, messages: Sequence[Mapping[str, object]]) -> tuple[int, ...]:
-    """Apply the template and encode, with vLLM's defaults."""
-    generation_prompt = body.flag("add_generation_prompt", default=True)
-    continued = body.flag("continue_final_message")
-    if continued and body.raw("add_generation_prompt") is True:
-        raise bad_request("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
-    extra = body.body("chat_template_kwargs")
-    variables: dict[str, object] = dict(extra.values) if extra is not None else {}
-    tools = body.items("tools") or None
-    if body.raw("tool_choice") == "none":
-        tools = None
-    rendered = text.render(
-        messages, **{"tools": tools, "add_generation_prompt": generation_prompt and not continued, **variables}
-    )
-    if continued:
-        final = str(messages[-1].get("content") or "")
-        rendered = rendered[: rendered.rindex(final) + len(final)]
-    return text.encode(rendered, special=body.flag("add_special_tokens"))

@@ -9,6 +9,8 @@ from inferplane_workers.sim.fields import Body, as_tokens
 from inferplane_workers.sim.generation import Choice, Delta
 from inferplane_workers.sim.text import TextModel
 
+COMPLETION_PATH = "/v1/completions"
+
 
 class CompletionShape:
     """JSON of completions."""
@@ -77,22 +79,19 @@ def read_prompts(text: TextModel, body: Body) -> list[tuple[int, ...]]:
     value = body.raw("prompt")
     if value is None or value in ("", []):
         raise bad_request("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
-    special = body.flag("add_special_tokens", default=True)
     if isinstance(value, str):
-        return [text.encode(value, special=special)]
+        return text.prompts(COMPLETION_PATH, body.values)
     if not isinstance(value, list):
         raise bad_request(
             "prompt must be a string, array of strings, array of tokens, or array of token arrays.", "prompt"
         )
     listed = cast("list[object]", value)
     if isinstance(listed[0], int):
-        return [as_tokens(listed, body.at("prompt"), text.size)]
-    prompts: list[tuple[int, ...]] = []
+        as_tokens(listed, body.at("prompt"), text.size)
     for index, prompt in enumerate(listed):
-        if isinstance(prompt, str):
-            prompts.append(text.encode(prompt, special=special))
-        else:
-            prompts.append(as_tokens(prompt, (*body.at("prompt"), index), text.size))
+        if isinstance(prompt, list):
+            as_tokens(cast("object", prompt), (*body.at("prompt"), index), text.size)
+    prompts = text.prompts(COMPLETION_PATH, body.values)
     if not all(prompts):
         raise bad_request("The decoder prompt cannot be empty", "prompt")
     return prompts

@@ -172,12 +172,14 @@ def _engine(flags: argparse.Namespace, profile: TimingProfile) -> EngineConfig:
     groups: tuple[KvGroup, ...] = (KvGroup(),)
     if flags.sim_sliding_window is not None:
         groups = (*groups, KvGroup(GroupKind.SLIDING, flags.sim_sliding_window))
-    max_model_len = flags.max_model_len or min(_CONTEXT, profile.kv_capacity_tokens // len(groups))
+    blocks = _blocks(flags, profile)
+    fitting = (blocks - 1) // len(groups) * flags.block_size
+    max_model_len = flags.max_model_len or min(_CONTEXT, fitting)
     transfer = _object("--kv-transfer-config", flags.kv_transfer_config)
     try:
         return EngineConfig(
             block_size=flags.block_size,
-            blocks=_blocks(flags, profile),
+            blocks=blocks,
             max_model_len=max_model_len,
             max_num_seqs=flags.max_num_seqs,
             max_num_batched_tokens=flags.max_num_batched_tokens,

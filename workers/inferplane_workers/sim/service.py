@@ -8,7 +8,7 @@ from inferplane_engine.sim.events import EngineRequest, Finished
 from inferplane_engine.sim.faults import FaultKind, FaultPlan
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
 from inferplane_workers.sim import pooling
-from inferplane_workers.sim.chat import ChatShape, read_messages, render_prompt
+from inferplane_workers.sim.chat import ChatShape, read_prompt
 from inferplane_workers.sim.completion import CompletionShape, read_prompts
 from inferplane_workers.sim.driver import EngineDriver
 from inferplane_workers.sim.errors import (
@@ -145,11 +145,10 @@ class SimService:
     def _chat(self, request: Request, exchange: Exchange) -> None:
         body = Body.parse(request.body)
         name = self._request_id("chatcmpl", request, body)
-        messages = read_messages(body)
         refuse_logprobs(body)
         model, adapter = self._model(body)
         tool = read_tool_call(body, name)
-        prompt = render_prompt(self._text, body, messages)
+        prompt = read_prompt(self._text, body)
         asked = "max_completion_tokens" if body.has("max_completion_tokens") else "max_tokens"
         limit = self._options.engine.max_model_len
         most = clamp_max_tokens(body.whole(asked), asked, prompt=len(prompt), max_model_len=limit)
@@ -339,7 +338,7 @@ class SimService:
         body = Body.parse(request.body)
         self._model(body)
         if body.has("messages"):
-            tokens = render_prompt(self._text, body, read_messages(body))
+            tokens = read_prompt(self._text, body)
         else:
             body.required("prompt")
             tokens = self._text.encode(body.text("prompt") or "", special=body.flag("add_special_tokens", default=True))

@@ -3,13 +3,15 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx
 import orjson
 
 from inferplane_workers.sim.app import SimServer, running
-from inferplane_workers.sim.options import parse_options
+from inferplane_workers.sim.options import BUILT_IN_MODELS, parse_options
+from inferplane_workers.sim.text import TextModel, model_folder
 
 _DATA = "data: "
 
@@ -46,13 +48,19 @@ class Sim:
         return float(next(line for line in lines if source in line).rpartition(" ")[2])
 
 
+@cache
+def _built_in_model() -> TextModel:
+    """Read the built-in model once: it does not change, and a test starts many servers."""
+    return TextModel(model_folder(BUILT_IN_MODELS[0]))
+
+
 @asynccontextmanager
 async def serving(*flags: str, environment: Mapping[str, str] | None = None) -> AsyncGenerator[Sim]:
     """Run a server on a free port."""
     env = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": "0", **(environment or {})}
     options = parse_options(["--port", "0", "--enable-prompt-tokens-details", *flags], env)
     async with (
-        running(options) as server,
+        running(options, text=_built_in_model() if options.model in BUILT_IN_MODELS else None) as server,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=20, trust_env=False) as client,
     ):
         yield Sim(server, client)
