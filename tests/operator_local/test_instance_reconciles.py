@@ -196,6 +196,24 @@ async def test_a_crashed_engine_is_started_again_and_the_status_says_why_meanwhi
         assert status.workers[0].engine.last_log == ("boom",)
 
 
+async def test_an_engine_that_was_started_again_is_ready_only_when_it_answers_itself(state: StateDir) -> None:
+    """Its agent may say ready of the process before for a moment."""
+    world = World(state)
+    world.want(pool())
+    async with running(world):
+        before = await world.ready(1)
+        engine = before.workers[0].engine_url.removeprefix("http://")
+        world.probe.not_ready[engine] = "loading"
+        world.process("decode-0-engine").end(-9)
+        await world.nth("decode-0-engine", 2)
+        status = await world.until(lambda it: "the engine has not answered yet" in it.message)
+        assert status.workers[0].phase is WorkerPhase.NOT_READY
+
+        del world.probe.not_ready[engine]
+
+        await world.ready(1)
+
+
 async def test_a_killed_router_comes_back_on_the_same_ports(state: StateDir) -> None:
     world = World(state)
     world.want(pool())

@@ -162,3 +162,10 @@ async def test_a_drain_that_fails_says_how() -> None:
     assert await answering(httpx.Response(200)).drain("host:1", timeout_s=1) == ""
     assert await answering(httpx.Response(500, text="no")).drain("host:1", timeout_s=1) == "answered 500: no"
     assert await answering(httpx.ReadTimeout("slow")).drain("host:1", timeout_s=1) == "ReadTimeout: slow"
+
+
+@pytest.mark.anyio
+async def test_an_engine_is_healthy_when_it_says_so() -> None:
+    assert await answering(httpx.Response(200)).healthy("host:1")
+    assert not await answering(httpx.Response(500)).healthy("host:1")
+    assert not await answering(httpx.ConnectError("refused")).healthy("host:1")

@@ -25,6 +25,10 @@ class Readiness:
 class Probe(Protocol):
     async def ready(self, address: str, /) -> Readiness: ...
 
+    async def healthy(self, address: str, /) -> bool:
+        """Say whether an engine answers."""
+        ...
+
     async def drain(self, address: str, /, *, timeout_s: float) -> str:
         """Block until the agent has drained; return what went wrong, or nothing."""
         ...
@@ -46,6 +50,13 @@ class HttpProbe:
         if answer.is_success:
             return Readiness(ready=True)
         return Readiness(ready=False, reason=_message(answer) or f"answers {answer.status_code}")
+
+    async def healthy(self, address: str) -> bool:
+        try:
+            answer = await self._client.get(f"http://{address}/health", timeout=_PROBE_TIMEOUT_S)
+        except httpx.HTTPError:
+            return False
+        return answer.is_success
 
     async def drain(self, address: str, *, timeout_s: float) -> str:
         try:

@@ -97,6 +97,9 @@ class FakeProbe:
         reason = self.not_ready.get(address, "" if self.all_ready else "loading")
         return Readiness(ready=not reason, reason=reason)
 
+    async def healthy(self, address: str) -> bool:
+        return address not in self.not_ready
+
     async def drain(self, address: str, *, timeout_s: float) -> str:
         self.drains.append(address)
         if self.drained is None:

@@ -27,7 +27,7 @@ from inferplane_operator.render.values import Manifest
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("inferplane.local.worker")
 _ENGINE_GRACE_S = 15.0
-_AGENT_GRACE_S = 5.0
+_AGENT_GRACE_S = 10.0
 _HOST = "127.0.0.1"
 
 
@@ -68,6 +68,8 @@ class Worker:
         self._around = around
         self._readiness = Readiness(ready=False, reason="not started")
         self._ready_once = False
+        self._seen_engine: int | None = None
+        """Pid of the engine process that was seen to answer."""
         self._in_catalogue = False
         self._agent_ports = Ports(around.hold_port)
         self._engine_ports = Ports(around.hold_port)
@@ -87,7 +89,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        return self._readiness.ready and not self.draining
+        return self._readiness.ready and self._running and not self.draining
 
     @property
     def placed(self) -> bool:
@@ -183,7 +185,7 @@ class Worker:
             return WorkerPhase.DRAINING
         if not self.placed:
             return WorkerPhase.PENDING
-        if self._readiness.ready:
+        if self.ready:
             return WorkerPhase.READY
         if self.engine.crash_looping or self.agent.crash_looping:
             return WorkerPhase.CRASH_LOOP
@@ -210,9 +212,21 @@ class Worker:
             await asyncio.sleep(self._around.probe_interval_s)
 
     async def _look(self) -> Readiness:
-        if any(child.state is not ChildState.RUNNING for child in (self.agent, self.engine)):
+        if not self._running:
             return Readiness(ready=False, reason="starting")
+        found = await self._around.probe.ready(self._address("http"))
+        if not found.ready or self._seen_engine == self.engine.pid:
+            return found
+        # A new engine process: the agent may still speak of the one before.
+        engine, pid = f"{_HOST}:{self._engine_ports['engine']}", self.engine.pid
+        if not await self._around.probe.healthy(engine):
+            return Readiness(ready=False, reason="the engine has not answered yet")
+        self._seen_engine = pid
         return await self._around.probe.ready(self._address("http"))
+
+    @property
+    def _running(self) -> bool:
+        return all(child.state is ChildState.RUNNING for child in (self.agent, self.engine))
 
     def _address(self, purpose: str) -> str:
         return f"{_HOST}:{self._agent_ports[purpose]}"
