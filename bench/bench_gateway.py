@@ -104,7 +104,9 @@ async def backend(chunks: int) -> None:
     async def subscribe(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
         del requests
         worker = FakeWorker("w0", service="s", can_prefill=True)
-        for message in (worker.identity(), worker.status()):
+        identity = worker.identity()
+        identity.identity.tokenizer_digest = ""  # nothing to fetch: requests are placed by load
+        for message in (identity, worker.status()):
             message.sent_at = time.time()
             yield message.SerializeToString()
         while True:

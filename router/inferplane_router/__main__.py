@@ -10,7 +10,7 @@ from inferplane_router.app import running_router
 from inferplane_router.config import Flags, RouterConfig, read_config
 from inferplane_router.core.warming import warm
 from inferplane_runtime import logs
-from inferplane_runtime.lifecycle import StopSignal, run_process
+from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load
 
 _log = structlog.get_logger("inferplane.router")
@@ -27,6 +27,7 @@ def main(argv: list[str], environ: dict[str, str]) -> int:
     logs.configure(form=flags.log_format, level=flags.log_level, component="router")
     _log.info("configuration", config=str(config))
     warm()
+    settle_memory()
     return run_process(lambda stop: _serve(config, stop), loop_factory=uvloop.new_event_loop)
 
 

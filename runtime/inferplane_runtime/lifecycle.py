@@ -5,6 +5,7 @@ process belongs to a group that waits for it.
 """
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
@@ -58,6 +59,17 @@ def run_process(
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(supervised())
+
+
+def settle_memory() -> None:
+    """Take what was made at start out of garbage collection, and collect seldom from now on.
+
+    A full collection walks every object of every imported library: with compilers among them that is a stall of a
+    tenth of a second in the middle of streams, for objects that live as long as the process.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def spawn(group: asyncio.TaskGroup, name: str, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
