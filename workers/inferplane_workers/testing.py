@@ -37,7 +37,10 @@ class Worker:
 
 
 def sim_flags(folder: Path, role: Role, name: str) -> list[str]:
-    """Return the flags of a small, fast simulated engine with events and transfers."""
+    """Return the flags of a small, fast simulated engine with events and transfers.
+
+    Leases run in engine time: at this speed they last six seconds, so that a busy machine does not let them lapse.
+    """
     events = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",
@@ -55,7 +58,7 @@ def sim_flags(folder: Path, role: Role, name: str) -> list[str]:
         *("--block-size", str(BLOCK_SIZE), "--max-model-len", "4096", "--num-gpu-blocks-override", "512"),
         *("--kv-events-config", orjson.dumps(events).decode()),
         *("--kv-transfer-config", orjson.dumps(transfer).decode()),
-        *("--enable-prompt-tokens-details", "--sim-profile", "h100-8b", "--sim-speed", "50"),
+        *("--enable-prompt-tokens-details", "--sim-profile", "h100-8b", "--sim-speed", "5"),
     ]
 
 
