@@ -125,9 +125,18 @@ async def start(*flags: str) -> tuple[Process, int]:
     raise AssertionError("the server did not start")
 
 
+def end(process: Process) -> None:
+    """Leave no server behind, whatever the test found."""
+    if process.returncode is None:
+        process.kill()
+
+
 async def wait(process: Process) -> int:
-    async with asyncio.timeout(30):
-        await process.communicate()
+    try:
+        async with asyncio.timeout(30):
+            await process.communicate()
+    finally:
+        end(process)
     assert process.returncode is not None
     return process.returncode
 
@@ -195,7 +204,7 @@ def test_a_signal_lets_answers_finish_within_the_timeout(number: signal.Signals)
     [
         (("--sim-profile", "abacus"), "--sim-profile: unknown profile"),
         (("--model", "/nowhere"), "--model: /nowhere has no tokenizer.json"),
-        (("--num-gpu-blocks-override", "5"), "raise the number of blocks"),
+        (("--num-gpu-blocks-override", "5", "--max-model-len", "4096"), "raise the number of blocks"),
         (("--kv-transfer-config", '{"kv_role": "x"}'), "--kv-transfer-config: kv_role"),
         (("--max-model-len", "60000"), "--max-model-len: 60000 is greater"),
         (("--no-such-flag",), "unrecognized arguments"),
@@ -206,8 +215,11 @@ def test_wrong_flags_stop_the_start_with_their_name(flags: tuple[str, ...], word
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "inferplane_workers.sim", "--port", "0", *flags, stderr=PIPE, cwd=tmp_path
         )
-        async with asyncio.timeout(30):
-            _, errors = await process.communicate()
+        try:
+            async with asyncio.timeout(30):
+                _, errors = await process.communicate()
+        finally:
+            end(process)
         return process.returncode, errors.decode()
 
     status, errors = asyncio.run(main())
