@@ -5,6 +5,7 @@ examples/smollm2.yaml.  What is printed is what router, agents and engines say o
 also a check: it ends with status 1 when no KV went from prefill to decode.
 """
 
+import os
 import shutil
 import socket
 import subprocess
@@ -84,7 +85,8 @@ def set_up() -> None:
 
 
 def run(*command: str) -> None:
-    done = subprocess.run(command, cwd=REPOSITORY, check=False, timeout=SETUP_LIMIT_S)  # noqa: S603 - our own commands
+    quiet = {**os.environ, "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=quiet, check=False, timeout=SETUP_LIMIT_S)  # noqa: S603 - ours
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed with status {done.returncode}")
 
