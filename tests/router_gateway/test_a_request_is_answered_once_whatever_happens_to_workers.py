@@ -149,6 +149,18 @@ def test_an_agent_that_refuses_retryably_is_replaced_and_its_answer_dropped(stat
     assert (exchange.status, exchange.body) == (200, b"whole")
 
 
+def test_a_report_that_overtakes_the_failed_answer_costs_the_client_nothing() -> None:
+    world = World()
+    exchange = world.ask()
+    world.core.ended_by_report = True
+    world.last.fail(UpstreamFailure.LOST)
+    world.last.answer(200, b"whole")
+
+    assert exchange.body == b"whole"
+    assert world.core.asks[1].exclude == {"d0"}
+    assert world.core.asks[1].request_id == world.core.asks[0].request_id
+
+
 def test_trying_ends_and_the_last_refusal_is_passed_on() -> None:
     world = World()
     exchange = world.ask()

@@ -8,7 +8,7 @@ Invariant: a request that the core knows is completed exactly once, whoever forg
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -49,7 +49,7 @@ class Wish:
 class Placement:
     """The search for one request's place."""
 
-    __slots__ = ("_deliver", "_plane", "_task", "known", "over", "queued_at", "wish")
+    __slots__ = ("_deliver", "_plane", "_task", "ask", "known", "over", "queued_at", "wish")
 
     def __init__(self, plane: "DataPlane", wish: Wish, deliver: Deliver) -> None:
         self._plane = plane
@@ -60,6 +60,8 @@ class Placement:
         """The core has this request in force."""
         self.over = False
         self.queued_at: float | None = None
+        self.ask: Ask | None = None
+        """What the core was asked."""
 
     def again(self, failed_worker: str) -> None:
         """Look for another place: `failed_worker` did not take the request."""
@@ -168,9 +170,12 @@ class DataPlane:
         try:
             answer = self._core.retry(request_id, failed_worker, self.now())
         except KeyError:
-            _log.warning("a request to be retried is not in force any more", request_id=request_id)
-            self._refuse(placement, GatewayError("the request was given up by the router"))
-            return
+            # The agent's report of the failure overtook its answer, and ended the request in the core.
+            ask = placement.ask
+            if ask is None:
+                raise
+            placement.ask = replace(ask, exclude=ask.exclude | {failed_worker})
+            answer = self._core.pick(placement.ask, self.now())
         self._take(placement, answer)
 
     def poll(self) -> None:
@@ -256,6 +261,7 @@ class DataPlane:
             exclude=wish.exclude,
             only=wish.only,
         )
+        placement.ask = ask
         if self._on_ask is not None:
             self._on_ask(ask)
         begun = self.now()

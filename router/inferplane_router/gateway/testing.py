@@ -56,6 +56,8 @@ class ScriptedCore:
     prefill: tuple[str, ...] = ()
     expects: tuple[Expectation, ...] = ()
     wakeup: float | None = None
+    ended_by_report: bool = False
+    """The agent's report of a failure comes before its answer: `retry` knows the request no more."""
 
     def resolve_model(self, name: str) -> ResolvedModel | UnknownModel:
         if name in self.adapters:
@@ -88,6 +90,8 @@ class ScriptedCore:
 
     def retry(self, request_id: str, failed_worker: str, now: float) -> Answer:  # noqa: ARG002 - see above
         self.retries.append((request_id, failed_worker))
+        if self.ended_by_report:
+            raise KeyError(request_id)
         if self.script:
             return self.script.pop(0)
         ask = next(ask for ask in self.asks if ask.request_id == request_id)
