@@ -161,8 +161,10 @@ def _run_in_foreground(context: Context, instance: Instance, generation: int, ti
         click.echo("Ctrl-C drains and ends it", err=True)
         code = process.wait()
     except KeyboardInterrupt:
-        _end(context, instance)
+        drained = _end(context, instance)
         code = process.wait()
+        if not drained:
+            raise CommandError("killed before everything had drained") from None
     except CommandError:
         runner.ask_to_end(instance.state)
         process.wait()
@@ -175,8 +177,8 @@ def _like_ctrl_c(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end(context: Context, instance: Instance) -> None:
-    """Drain; a second Ctrl-C kills."""
+def _end(context: Context, instance: Instance) -> bool:
+    """Drain; a second Ctrl-C kills.  Say whether it was a drain."""
     click.echo("draining; Ctrl-C again kills", err=True)
     runner.ask_to_end(instance.state)
     try:
@@ -184,6 +186,8 @@ def _end(context: Context, instance: Instance) -> None:
     except KeyboardInterrupt:
         click.echo("killing", err=True)
         runner.ask_to_end(instance.state)
+        return False
+    return True
 
 
 def _wait_ended(instance: Instance, progress: Progress) -> None:
