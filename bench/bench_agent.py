@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -156,7 +156,7 @@ def cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def process(command: Sequence[str], port: int) -> Iterator[int]:
+def process(command: Sequence[str], port: int) -> Generator[int]:
     """Run a server until the block ends; the block begins when it listens."""
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
