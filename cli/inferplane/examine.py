@@ -69,5 +69,5 @@ def routing_facts(text: str) -> RoutingFacts:
                 approximate[sample.labels["worker"]] = sample.labels.get("cause", "") or "unknown"
             elif sample.name == _PREDICTIONS:
                 counts[sample.labels["exact"]] = counts.get(sample.labels["exact"], 0.0) + sample.value
-    mispredicted = int(sum(value for exact, value in counts.items() if exact != "true"))
+    mispredicted = int(sum(value for exact, value in counts.items() if exact != "yes"))
     return RoutingFacts(approximate, compared=int(sum(counts.values())), mispredicted=mispredicted)

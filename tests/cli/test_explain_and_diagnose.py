@@ -223,8 +223,8 @@ def test_routing_facts_are_read_from_the_routers_metrics() -> None:
         'inferplane_router_worker_kv_exact{worker="decode-0",cause="events_off"} 0\n'
         'inferplane_router_worker_kv_exact{worker="decode-1",cause=""} 1\n'
         "# TYPE inferplane_router_predictions_total counter\n"
-        'inferplane_router_predictions_total{service="demo",side="prefill",exact="true"} 4\n'
-        'inferplane_router_predictions_total{service="demo",side="decode",exact="false"} 1\n'
+        'inferplane_router_predictions_total{service="demo",side="prefill",exact="yes"} 4\n'
+        'inferplane_router_predictions_total{service="demo",side="decode",exact="no"} 1\n'
     )
 
     assert routing_facts(text) == RoutingFacts({"decode-0": "events_off"}, compared=5, mispredicted=1)

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from inferplane.context import Context
+from inferplane.instances import Instance
+from inferplane.progress import Progress
 from inferplane.testing import Call, make_instance, status_of
+from inferplane.waiting import wait_ended
 from inferplane_operator.local.desired import Desired, change_desired, read_desired
 from inferplane_operator.local.lock import hold_runner_lock
 from inferplane_operator.local.statedir import StateDir
@@ -174,8 +177,18 @@ def test_an_instance_that_is_being_stopped_is_waited_for(
         started.append(state.root.name)
         return subprocess.Popen([sys.executable, "-c", ""])
 
+    waiting = threading.Event()
+
+    def wait_for_the_end(instance: Instance, *, timeout_s: float, progress: Progress) -> bool:
+        waiting.set()
+        return wait_ended(instance, timeout_s=timeout_s, progress=progress)
+
+    def drain(_: StateDir, __: int) -> None:
+        waiting.wait()
+
     monkeypatch.setattr("inferplane.runner.start", start)
-    with runner(context, lambda _, __: None) as state:
+    monkeypatch.setattr("inferplane.commands.up.wait_ended", wait_for_the_end)
+    with runner(context, drain) as state:
         change_desired(state, lambda it: (it or Desired(manifests=[])).model_copy(update={"stopped": True}))
         result = call("up", "-f", file, "--detach", "--port", "0")
 
