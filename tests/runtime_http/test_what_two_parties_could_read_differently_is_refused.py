@@ -165,6 +165,15 @@ def test_how_a_stream_is_split_changes_nothing(stream: list[bytes], at: list[int
     assert parsed(cut(data, at)) == parsed([data])
 
 
+def test_a_declined_upgrade_hides_no_refusal_that_follows_it() -> None:
+    upgrade = b"POST / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nhi"
+
+    requests, refused = parsed([upgrade + b"GET /\r\n\r\n"])
+
+    assert [body for _, _, body in requests] == [b"hi"]
+    assert refused == 505
+
+
 @settings(deadline=None)
 @given(data=st.binary(max_size=400), prefix=st.sampled_from([b"", GET, CHUNKED, POST + b"Content-Length: 5\r\n\r\n"]))
 def test_no_bytes_at_all_raise(data: bytes, prefix: bytes) -> None:

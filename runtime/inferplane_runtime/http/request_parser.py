@@ -108,10 +108,16 @@ class RequestParser:
             self._body = []
 
     def _execute(self, data: bytes) -> None:
+        upgraded_at = self._feed(data)
+        if upgraded_at is not None:  # not inside the handler: its exception would become the context of the next one
+            self._decline_upgrade(data[upgraded_at:])
+
+    def _feed(self, data: bytes) -> int | None:
+        """Parse; return where a request that asks for an upgrade ended its head."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
+            return int(upgrade.args[0])
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, HttpReject):
                 raise error.__context__ from None
@@ -121,6 +127,7 @@ class RequestParser:
         except httptools.HttpParserError as error:
             if self.phase is not ReadPhase.DONE:  # bytes after a request that closes its connection are ignored
                 raise HttpReject(400, f"malformed request: {error}") from None
+        return None
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """Go on in HTTP/1.1: llhttp stops at `Upgrade`, which a server may ignore and Java's client sends by default.
