@@ -376,6 +376,26 @@ def test_a_drain_finishes_what_runs_and_accepts_nothing_more() -> None:
     against_pool(scenario)
 
 
+def test_a_drain_that_is_cancelled_as_its_last_connection_ends_is_cancelled() -> None:
+    async def scenario(pool: UpstreamPool, now: Now) -> None:  # noqa: ARG001 - one signature for all
+        waiting: asyncio.Queue[Exchange] = asyncio.Queue()
+        server = HttpServer(lambda _, exchange: waiting.put_nowait(exchange), limits=Limits())
+        await server.start("127.0.0.1", 0)
+        running = CollectingSink()
+        pool.send(f"127.0.0.1:{server.port}", GET, running, silence_s=5)
+        await waiting.get()
+        drain = asyncio.create_task(server.drain(30))
+        await asyncio.sleep(0)
+        for connection in list(server.connections):
+            server.closed(connection)
+        drain.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await drain
+        server.close()
+
+    against_pool(scenario)
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_a_megabyte_goes_both_ways_on_either_loop(run: Callable[[Awaitable[None]], None]) -> None:
     async def main() -> None:
