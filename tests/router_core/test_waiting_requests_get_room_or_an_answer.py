@@ -72,6 +72,22 @@ def test_a_deadline_that_the_pace_cannot_meet_is_refused_at_once() -> None:
     assert 5.0 < answer.retry_after_s < 20.0
 
 
+def test_a_burst_after_a_quiet_hour_is_let_wait() -> None:
+    core, worker = full_core(queue_limit=8)
+    core.on_worker_message("d1", worker.load(finished("first")), 1.0)
+    core.complete("first", worker_pb2.OUTCOME_OK, 1.0)
+    now = 1.0
+    for number in range(12):
+        core.pick(ask(core, f"r{number}", prompt(number, 100)), now)
+        core.complete(f"r{number}", worker_pb2.OUTCOME_OK, now + 0.5)
+        now += 300.0
+    core.pick(ask(core, "holds", prompt(50, 100)), now)
+
+    answers = [core.pick(ask(core, f"burst{number}", prompt(60 + number, 100)), now) for number in range(6)]
+
+    assert [type(answer) for answer in answers] == [Queued] * 6
+
+
 def test_a_cancelled_request_leaves_the_queue() -> None:
     core, _ = full_core()
     core.pick(ask(core, "second", prompt(2, 100)), 0.1)

@@ -29,25 +29,25 @@ class Waiting:
 
 @dataclass(slots=True)
 class Pace:
-    """How fast room comes free: mean time between completions, recent ones counting more."""
+    """How fast room comes free: how long requests keep their place, recent ones counting more.
 
-    interval_s: float = 0.0
+    Times between completions would not do: they hold the idle time too, and after a quiet hour a burst that a full
+    service works off in seconds would be refused as hopeless.
+    """
+
+    held_s: float = 0.0
     completions: int = 0
-    _last: float | None = None
 
-    def completed(self, now: float) -> None:
-        if self._last is not None:
-            gain = max(0.05, 1 / (self.completions + 1))
-            self.interval_s += gain * (now - self._last - self.interval_s)
-            self.completions += 1
-        self._last = now
+    def completed(self, held_s: float) -> None:
+        self.completions += 1
+        self.held_s += max(0.05, 1 / self.completions) * (held_s - self.held_s)
 
-    def wait_s(self, position: int) -> float | None:
+    def wait_s(self, position: int, in_flight: int) -> float | None:
         """Predict how long the request at this position (from 1) waits; None before enough was seen."""
-        return position * self.interval_s if self.completions >= _SETTLED else None
+        return position * self.held_s / max(1, in_flight) if self.completions >= _SETTLED else None
 
-    def retry_after_s(self, position: int) -> float:
-        return min(_MOST_RETRY_S, max(_LEAST_RETRY_S, self.wait_s(position) or 0.0))
+    def retry_after_s(self, position: int, in_flight: int) -> float:
+        return min(_MOST_RETRY_S, max(_LEAST_RETRY_S, self.wait_s(position, in_flight) or 0.0))
 
 
 @dataclass(slots=True)

@@ -121,8 +121,8 @@ class Service:
     def complete(self, request_id: str, outcome: Outcome, now: float) -> None:
         if self.line.leave(request_id) is not None:
             return
-        if request_id in self.flights:
-            self.line.pace.completed(now)
+        if (flight := self.flights.get(request_id)) is not None:
+            self.line.pace.completed(now - flight.since)
             self._release(request_id, now, keep_predictions=outcome == OUTCOME_OK)
 
     def close(self, wall_s: float) -> list[tuple[str, Refused]]:
@@ -217,7 +217,7 @@ class Service:
             full = f"{self.settings.queue_limit} requests are waiting already"
             return self._refuse(ask, RefusalReason.QUEUE_FULL, wall_s, full)
         timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s
-        wait_s = self.line.pace.wait_s(position)
+        wait_s = self.line.pace.wait_s(position, len(self.flights))
         if timeout_s <= 0 or (wait_s is not None and wait_s > timeout_s):
             hopeless = f"no worker has room within {timeout_s:g} s"
             return self._refuse(ask, RefusalReason.DEADLINE, wall_s, hopeless)
@@ -226,7 +226,7 @@ class Service:
 
     def _refuse(self, ask: Ask, reason: RefusalReason, wall_s: float, message: str) -> Refused:
         self._records.add(Decision(ask, wall_s, self._policy.name, _OUTCOMES[reason], message))
-        retry_after_s = self.line.pace.retry_after_s(len(self.line) + 1)
+        retry_after_s = self.line.pace.retry_after_s(len(self.line) + 1, len(self.flights))
         return Refused(ask.request_id, reason, message, retry_after_s)
 
     def _nobody(self, ask: Ask) -> str:
