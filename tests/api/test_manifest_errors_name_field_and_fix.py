@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inferplane_api.v1alpha1 import InferenceService
+from inferplane_api.v1alpha1 import InferenceService, yaml_document
 from inferplane_api.v1alpha1.manifests import ManifestError, load_manifests, parse_resource
 from inferplane_api.v1alpha1.problems import Problem
 
@@ -254,6 +254,21 @@ def test_aliases_cannot_multiply_without_bound() -> None:
 def test_an_alias_that_holds_itself_is_an_error() -> None:
     with pytest.raises(ManifestError, match="nested too deeply"):
         load_manifests("a: &a [*a]\n")
+
+
+def test_a_file_that_takes_long_to_read_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_document, "_MAX_NODES", 50)
+
+    with pytest.raises(ManifestError, match=r"line 25: document: the file is too large; keep it under 50 keys"):
+        load_manifests("\n".join(f"k{number}: v" for number in range(1000)))
+
+
+@pytest.mark.parametrize("written", [".inf", "-.inf", ".nan", "-1"])
+def test_a_number_that_no_unit_makes_a_duration_is_not_offered_one(written: str) -> None:
+    text = json.dumps(service(slo={"ttft": "TTFT"})).replace('"TTFT"', written)
+
+    with pytest.raises(ManifestError, match=r'is not a duration; write a string such as "1500ms"'):
+        load_manifests(text)
 
 
 def test_the_same_object_twice_is_an_error() -> None:

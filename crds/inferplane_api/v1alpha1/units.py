@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from inferplane_api.v1alpha1.wire import FROM_OUTSIDE, Finding, invalid
+from inferplane_api.v1alpha1.wire import FROM_OUTSIDE, UNIT, Finding, invalid
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -106,7 +106,7 @@ def _duration(value: object, info: ValidationInfo) -> object:
     if from_outside or isinstance(value, bool) or not isinstance(value, int | float):
         raise invalid(
             Finding("", f"{value!r} is not a duration", f'write it with a unit, such as "{value}s" or "{value}ms"')
-            if isinstance(value, int | float) and not isinstance(value, bool)
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_DURATION_S
             else Finding("", f"{value!r} is not a duration", 'write a string such as "1500ms", "2s" or "5m"')
         )
     return _bounded(float(value))
@@ -119,7 +119,8 @@ def _bounded(seconds: float) -> float:
 
 
 def _number_or_text(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    # A fraction has to be quoted, as an API server takes whole numbers or text alone.
+    if isinstance(value, bool) or not isinstance(value, str | int):
         msg = f"{value!r} is not a quantity"
         raise ValueError(msg)  # noqa: TRY004 - pydantic's validators report ValueError
     return str(value)
@@ -147,7 +148,7 @@ Duration = Annotated[
     float,
     BeforeValidator(_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": _MAX_TEXT}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": _MAX_TEXT, UNIT: "duration"}),
 ]
 """Float seconds inside, a Go-like string on the wire."""
 
@@ -155,13 +156,17 @@ ByteCount = Annotated[
     int,
     BeforeValidator(_byte_count),
     PlainSerializer(format_bytes, return_type=str),
-    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}),
+    WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, UNIT: "bytes"}
+    ),
 ]
 """Bytes inside, a Kubernetes quantity on the wire."""
 
 Quantity = Annotated[
     str,
     BeforeValidator(_quantity),
-    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}),
+    WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, UNIT: "quantity"}
+    ),
 ]
 """A Kubernetes quantity kept as it was written (resource requests and limits)."""

@@ -11,7 +11,12 @@ from typing import Any, Final, cast
 import yaml
 
 _MAX_VALUES: Final = 50_000
+"""Of one document, aliases counted as what they stand for."""
+_MAX_NODES: Final = 50_000
+"""Keys and values of a whole file, as written."""
 _MAX_DEPTH: Final = 64
+_SHOWN_DEPTH: Final = 8
+"""Parts of a path that an error names: one that goes round in circles has no end."""
 _COLLECTION_TAGS: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -42,19 +47,30 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader whose timestamps are strings, and which gives up on deep nesting before Python does."""
+    """Safe loader whose timestamps are strings.
+
+    It gives up on deep nesting before Python does, and on long files before the user does: reading takes seconds a
+    megabyte.
+    """
 
     _depth = 0
+    _nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         self._depth += 1
+        self._nodes += 1
         if self._depth > _MAX_DEPTH:
-            line = cast("Any", self).peek_event().start_mark.line + 1
-            raise DocumentError("nested too deeply", fix=f"keep it under {_MAX_DEPTH} levels", line=line)
+            raise self._refusal("nested too deeply", f"keep it under {_MAX_DEPTH} levels")
+        if self._nodes > _MAX_NODES:
+            raise self._refusal("the file is too large", f"keep it under {_MAX_NODES} keys and values")
         try:
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+    def _refusal(self, message: str, fix: str) -> DocumentError:
+        line: int = cast("Any", self).peek_event().start_mark.line + 1  # the stubs leave it untyped
+        return DocumentError(message, fix=fix, line=line)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -101,7 +117,8 @@ class _Builder:
     def build(self, node: yaml.Node, path: tuple[str | int, ...]) -> Any:
         self._count += 1
         if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
-            raise self._error("the document is too large or nested too deeply", "split it; mind aliases", node, path)
+            message = "the document is too large or nested too deeply"
+            raise self._error(message, "split it; mind aliases", node, path[:_SHOWN_DEPTH])
         self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTION_TAGS:
             raise self._error(f"the tag {node.tag} is not known", "write plain YAML without tags", node, path)
