@@ -3,13 +3,22 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from inferplane_engine.identity import KeySpace, hash_blocks, seed
-from inferplane_engine.kv_events import AllBlocksCleared, BlockMap, BlockRemoved, BlockStored, Plane, Problem
+from inferplane_engine.kv_events import (
+    AllBlocksCleared,
+    BlockMap,
+    BlockRemoved,
+    BlockStored,
+    Plane,
+    Problem,
+    SavedMap,
+)
 
 BLOCK = 2
 SPACE = KeySpace("m", "r", BLOCK)
@@ -136,6 +145,13 @@ class Engine(RuleBasedStateMachine):
             view |= stored
 
         assert self.routers == self.expected()
+
+    @rule()
+    def go_on_in_another_process(self) -> None:
+        self.tell_the_routers()
+        written = msgspec.msgpack.encode(self.map.save())
+        self.map = BlockMap(SPACE)
+        self.map.restore(msgspec.msgpack.decode(written, type=SavedMap))
 
     @invariant()
     def a_snapshot_is_what_the_engine_holds(self) -> None:

@@ -154,13 +154,18 @@ def test_labels_say_what_discovery_needs() -> None:
     }.items() <= labels.items()
 
 
+def agent_config(pool: RenderedPool) -> AgentConfig:
+    container = agent(pool)
+    command = container_command(container, container_environment(container, VALUES))
+    return load(AgentConfig, command[3:], {}, program="agent")
+
+
 def test_the_agent_understands_every_flag_it_is_given() -> None:
     options = local_options(engine_python="/engine/python", python="/python")
     pool = render_service(service(), model_revision="c0ffee", options=options).pools[1]
     container = agent(pool)
-
     command = container_command(container, container_environment(container, VALUES))
-    config = load(AgentConfig, command[3:], {}, program="agent")
+    config = agent_config(pool)
 
     assert command[:3] == ("/python", "-m", "inferplane_workers.agent")
     assert config.worker_id == "demo-decode-0"
@@ -407,3 +412,14 @@ def test_images_can_be_pinned() -> None:
     pool = render_service(service(), options=RenderOptions(agent_image="mirror/worker@sha256:1")).pools[0]
 
     assert agent(pool)["image"] == "mirror/worker@sha256:1"
+
+
+def test_what_a_user_tells_the_engine_of_prompts_its_agent_is_told_too() -> None:
+    shared = {"type": "vllm", "args": ["--chat-template", "/t.jinja", "--seed", "1"]}
+    own = {"engine": {"args": ["--default-chat-template-kwargs.enable_thinking=false"]}}
+    prefill, decode = render_service(vllm(engine=shared, decode=own)).pools
+    config = {pool.role: agent_config(pool) for pool in (prefill, decode)}
+
+    assert config[WorkerRole.PREFILL].chat_template == "/t.jinja"
+    assert config[WorkerRole.PREFILL].default_chat_template_kwargs is None
+    assert config[WorkerRole.DECODE].default_chat_template_kwargs == {"enable_thinking": False}

@@ -1,6 +1,12 @@
-from collections.abc import Iterable
+import pickle
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
 
 from inferplane_engine.identity import KeySpace
 from inferplane_engine.kv_events import (
@@ -162,7 +168,7 @@ def test_an_agent_that_restarts_goes_on_where_it_stopped(tmp_path: Path) -> None
     first = rank(heard)
     for name in range(1, 6):
         first.live(*engine.batch(stored(name, name - 1 or None)))
-    state = BlockState(tmp_path, version="1")
+    state = BlockState(tmp_path)
     state.write({0: first.save("start-1")})
     later = engine.batch(removed(5))
 
@@ -181,17 +187,67 @@ def test_an_agent_that_restarts_goes_on_where_it_stopped(tmp_path: Path) -> None
 
 
 def test_what_was_saved_of_another_start_is_not_used(tmp_path: Path) -> None:
-    state = BlockState(tmp_path, version="1")
+    state = BlockState(tmp_path)
     state.write({0: rank(Heard()).save("start-1")})
 
     assert state.read("start-2") == {}
     assert state.read("start-1") == {}
 
 
-def test_a_broken_file_is_no_file(tmp_path: Path) -> None:
-    state = BlockState(tmp_path, version="1")
-    (tmp_path / "blocks.pickle").write_bytes(b"broken")
+def _cut(raw: bytes) -> bytes:
+    return raw[:-3]
 
+
+def _flipped(raw: bytes) -> bytes:
+    return raw[:-1] + bytes((raw[-1] ^ 1,))
+
+
+def _foreign(_: bytes) -> bytes:
+    return pickle.dumps({"ranks": {}})
+
+
+def _empty(_: bytes) -> bytes:
+    return b""
+
+
+def _of_another_version(raw: bytes) -> bytes:
+    return raw.replace(b"blocks 2", b"blocks 1", 1)
+
+
+def _of_other_content(raw: bytes) -> bytes:
+    content = msgspec.msgpack.encode({"ranks": {"0": {"blocks": "none"}}})
+    return raw[: raw.index(b"\n") + 1] + zlib.crc32(content).to_bytes(4, "big") + content
+
+
+@pytest.mark.parametrize("spoil", [_cut, _flipped, _foreign, _empty, _of_another_version, _of_other_content])
+def test_a_file_that_is_not_whole_and_ours_is_ignored_with_a_reason(
+    tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    first, engine = rank(Heard()), Engine()
+    first.live(*engine.batch(stored(1, None)))
+    state = BlockState(tmp_path)
+    state.write({0: first.save("start-1")})
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(spoil(file.read_bytes()))
+    with capture_logs() as logs:
+        found = state.read("start-1")
+
+    assert found == {}
+    assert [entry["event"] for entry in logs] == ["saved blocks are not used"]
+    assert logs[0]["reason"]
+    assert not file.exists()
+
+
+def test_a_map_too_large_for_its_folder_is_not_saved(tmp_path: Path) -> None:
+    first, engine = rank(Heard()), Engine()
+    state = BlockState(tmp_path, most_bytes=1000)
+    state.write({0: first.save("start-1")})
+    kept = state.read("start-1")
+    for name in range(1, 100):
+        first.live(*engine.batch(stored(name, name - 1 or None)))
+    state.write({0: first.save("start-1")})
+
+    assert list(kept) == [0]
     assert state.read("start-1") == {}
 
 

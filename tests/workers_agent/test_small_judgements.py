@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inferplane_runtime.settings import SettingsError, load
-from inferplane_workers.agent import canary, model_files, transport
+from inferplane_workers.agent import canary, transport
 from inferplane_workers.agent.canary import CanaryState
 from inferplane_workers.agent.config import AgentConfig
 from inferplane_workers.agent.decode_hits import DecodeHits
@@ -164,29 +164,6 @@ def test_active_rdma_ports_are_counted(tmp_path: Path) -> None:
         (port / "state").write_text(state)
 
     assert transport.active_rdma_ports(tmp_path) == 1
-
-
-def test_only_tokenizer_files_are_served(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_text("weights")
-    files = model_files.scan(tmp_path)
-
-    assert dict(files.sizes) == {"tokenizer.json": 2}
-    assert files.file("tokenizer.json").body == b"{}"
-    assert files.file("model.safetensors").status == 404
-    assert files.file("../../etc/passwd").status == 404
-
-
-def test_the_digest_changes_with_the_files(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{}")
-    before = model_files.scan(tmp_path).digest
-    (tmp_path / "tokenizer.json").write_text("{ }")
-
-    assert model_files.scan(tmp_path).digest != before
-
-
-def test_without_a_model_directory_there_is_no_digest() -> None:
-    assert model_files.scan(None).digest == ""
 
 
 def test_what_was_not_observed_is_not_zero() -> None:

@@ -11,6 +11,7 @@ from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_api.v1alpha1.units import format_bytes
 from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch.prompt_flags import prompt_flags
 from inferplane_engine.launch.sim import has_profile
 from inferplane_operator.render import names
 from inferplane_operator.render.containers import (
@@ -219,6 +220,8 @@ def _agent_arguments(given: PoolInput, weights: Weights) -> tuple[str, ...]:
         args += ["--model-path", weights.directory]
     for name in model.all_served_names:
         args += ["--served-name", name]
+    if service.spec.engine.type is not EngineType.SIM:  # which renders as its model says
+        args += prompt_flags(service.spec.engine.args + pool.engine.args)
     args += ["--block-size", str(_block_size(given)), "--dp-size", str(pool.parallelism.data)]
     args += ["--zone", ref(names.ZONE)]
     if pool.accelerator:

@@ -12,47 +12,19 @@ and its copies are still counted under the engine's name, so that later events r
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final, TypeVar, cast
+from typing import Final
 
-import numpy as np
-
-from inferplane_engine.identity import Adapter, ExtraValue, Hashes, KeySpace, extra_key, hash_blocks, seed
+from inferplane_engine.identity import Adapter, Hashes, KeySpace
+from inferplane_engine.kv_events.naming import Names
 from inferplane_engine.kv_events.planes import Pending, Plane, PlaneChange, packed
-from inferplane_engine.kv_events.windows import WHOLE_PREFIX, Windows
+from inferplane_engine.kv_events.problem import Problem
+from inferplane_engine.kv_events.residency import Residency, decrement, window_blocks
+from inferplane_engine.kv_events.saved import SavedGroup, SavedMap, checked, pack, unpack
+from inferplane_engine.kv_events.windows import Windows
 from inferplane_engine.kv_events.wire import BlockRemoved, BlockStored, EngineHash, KvEvent
 
-
-class Problem(StrEnum):
-    """What an event said that does not fit what was said before."""
-
-    UNKNOWN_PARENT = "unknown parent"  # events were lost: the blocks are there, their names are not known
-    UNKNOWN_REMOVAL = "removal of a block that was never stored"  # events were lost, or counted twice
-    BLOCK_SIZE = "block size differs from the worker's"
-    MALFORMED = "tokens do not fill the blocks"
-    UNKNOWN_MEDIUM = "unknown medium"
-    OVERFLOW = "more blocks than the engine can hold"  # the map was cleared
-
-
-_Key = TypeVar("_Key")
 _MEDIA: Final = {None: Plane.DEVICE, "GPU": Plane.DEVICE, "CPU": Plane.HOST, "STORAGE": Plane.DISK}
-_WINDOWED: Final = frozenset({"sliding_window", "sliding_window_mla", "chunked_local_attention"})
-_STATE: Final = frozenset({"mamba"})
 _NEVER_REUSED: Final = frozenset({"encoder_only_attention", "cross_attention"})
-
-
-@dataclass(slots=True)
-class _Residency:
-    """Copies that one group holds in one medium: by our hash, and by the engine's where ours is not known."""
-
-    plane: Plane
-    pending: Pending
-    full: bool
-    peers: "tuple[_Residency, ...]" = ()
-    """The other full-attention groups in the same medium."""
-    counts: dict[int, int] = field(default_factory=dict[int, int])
-    unnamed: dict[EngineHash, int] = field(default_factory=dict[EngineHash, int])
 
 
 class BlockMap:
@@ -63,12 +35,10 @@ class BlockMap:
     ) -> None:
         """`adapter` resolves a LoRA name to the adapter with its revision."""
         self._key_space = key_space
-        self._adapter = adapter
         self._max_blocks = max_blocks
-        self._names: dict[EngineHash, int] = {}
-        self._seeds: dict[Adapter | None, int] = {}
-        self._residencies: dict[tuple[int, Plane], _Residency] = {}
-        self._as_written: dict[tuple[int | None, str | None], _Residency] = {}
+        self._names = Names(key_space, adapter)
+        self._residencies: dict[tuple[int, Plane], Residency] = {}
+        self._as_written: dict[tuple[int | None, str | None], Residency] = {}
         """The same by the event's own words: hashing an enum is slow."""
         self._window_groups: set[int] = set()
         self._pending = {plane: Pending() for plane in Plane}
@@ -85,7 +55,7 @@ class BlockMap:
     @property
     def blocks(self) -> int:
         """Return the number of blocks known by name."""
-        return len(self._names)
+        return len(self._names.ours)
 
     def apply(self, events: Iterable[KvEvent]) -> Counter[Problem]:
         """Apply events and return what was wrong with them (empty: nothing)."""
@@ -121,13 +91,65 @@ class BlockMap:
         touched = {residency.plane for residency in self._residencies.values()}
         if self.hybrid:
             touched.add(Plane.RESUMABLE)
-        self._names.clear()
+        self._names.ours.clear()
         self._residencies.clear()
         self._as_written.clear()
         self._window_groups.clear()
         self._windows.clear()
         for plane in touched:
             self._pending[plane].clear()
+
+    # --- saved ------------------------------------------------------------------------------------------------------
+
+    def save(self) -> SavedMap:
+        """Return the map as plain values; take pending changes first, they are not among them."""
+        words: dict[int, list[tuple[int | None, str | None]]] = {}
+        for written, residency in self._as_written.items():
+            words.setdefault(id(residency), []).append(written)
+        parents = self._windows.parents
+        return SavedMap(
+            engine_names=list(self._names.ours),
+            names=pack(self._names.ours.values()),
+            children=pack(parents),
+            parents=pack(parents.values()),
+            groups=[
+                SavedGroup(
+                    group=group,
+                    plane=int(plane),
+                    windowed=group in self._window_groups,
+                    need=self._windows.needs.get(group) if plane is Plane.DEVICE else None,
+                    words=words.get(id(residency), []),
+                    blocks=pack(residency.counts),
+                    copies=pack(residency.counts.values()),
+                    unnamed=list(residency.unnamed.items()),
+                )
+                for (group, plane), residency in self._residencies.items()
+            ],
+        )
+
+    def restore(self, saved: SavedMap) -> None:
+        """Become the map that was saved, with nothing pending.  Raises SavedMapError, and is then what it was."""
+        checked(saved, max_blocks=self._max_blocks)
+        self.clear()
+        self._names.ours = dict(zip(saved.engine_names, unpack(saved.names), strict=True))
+        self._window_groups = {group.group for group in saved.groups if group.windowed}
+        self._windows.link_all(dict(zip(unpack(saved.children), unpack(saved.parents), strict=True)))
+        for group in saved.groups:
+            self._restore_group(group)
+        self.take()
+
+    def _restore_group(self, saved: SavedGroup) -> None:
+        plane = Plane(saved.plane)
+        residency = Residency(plane, self._pending[plane], full=not saved.windowed)
+        residency.counts = dict(zip(unpack(saved.blocks), unpack(saved.copies), strict=True))
+        residency.unnamed = dict(saved.unnamed)
+        self._residencies[saved.group, plane] = residency
+        self._as_written.update(dict.fromkeys(saved.words, residency))
+        if saved.need is not None:
+            self._windows.learn(saved.group, saved.need, residency.counts)
+            for block in residency.counts:
+                self._windows.changed(block)
+        self._join_peers(plane)
 
     # --- stored -----------------------------------------------------------------------------------------------------
 
@@ -137,7 +159,7 @@ class BlockMap:
         residency = self._residency_of(event)
         if residency is None:
             return
-        names = self._known_names(event.block_hashes)
+        names = self._names.known(event.block_hashes)
         if names is None:
             names = self._name(event, report=residency.full)
         if names is None:
@@ -145,10 +167,10 @@ class BlockMap:
                 self._store_by_engine_hash(residency, engine_hash)
         else:
             self._add(residency, names)
-        if len(self._names) + len(residency.unnamed) > self._max_blocks:
+        if len(self._names.ours) + len(residency.unnamed) > self._max_blocks:
             self._shrink()
 
-    def _residency_of(self, event: BlockStored) -> _Residency | None:
+    def _residency_of(self, event: BlockStored) -> Residency | None:
         residency = self._as_written.get((event.group_idx, event.medium))
         if residency is not None:
             return residency
@@ -160,10 +182,10 @@ class BlockMap:
         self._as_written[event.group_idx, event.medium] = residency
         return residency
 
-    def _learn(self, group: int, plane: Plane, event: BlockStored) -> _Residency:
-        need = _window_blocks(event, self._key_space.block_size)
+    def _learn(self, group: int, plane: Plane, event: BlockStored) -> Residency:
+        need = window_blocks(event, self._key_space.block_size)
         windowed = need is not None or group in self._window_groups
-        residency = _Residency(plane, self._pending[plane], full=not windowed)
+        residency = Residency(plane, self._pending[plane], full=not windowed)
         if windowed:
             self._window_groups.add(group)
         if need is not None and plane is Plane.DEVICE:
@@ -172,73 +194,41 @@ class BlockMap:
             # A block is on the plane when all full-attention groups hold it, and this one holds none yet.
             residency.pending.leave(self._visible(plane))
         self._residencies[group, plane] = residency
+        self._join_peers(plane)
+        return residency
+
+    def _join_peers(self, plane: Plane) -> None:
         full = self._full(plane)
         for one in full:
             one.peers = tuple(other for other in full if other is not one)
-        return residency
-
-    def _known_names(self, engine_hashes: tuple[EngineHash, ...]) -> list[int] | None:
-        names = self._names
-        try:
-            return [names[engine_hash] for engine_hash in engine_hashes]
-        except KeyError:
-            return None
 
     def _name(self, event: BlockStored, *, report: bool) -> list[int] | None:
-        """Compute our hashes from the stretch's tokens; None where that is not possible."""
-        problem = self._cannot_name(event)
-        if problem is not None:
+        """Name the stretch's blocks by their tokens; None where that is not possible."""
+        names = self._names.compute(event)
+        if isinstance(names, Problem):
             if report and event.token_ids:
-                self._found[problem] += 1
+                self._found[names] += 1
             return None
-        try:
-            tokens = np.array(event.token_ids, np.int32)
-        except OverflowError:
-            self._found[Problem.MALFORMED] += 1
-            return None
-        parent = None if event.parent_block_hash is None else self._names[event.parent_block_hash]
-        start = self._seed(event.lora_name) if parent is None else parent
-        hashes: list[int] = hash_blocks(tokens, event.block_size, start, _extras(event)).tolist()
-        self._remember(event.block_hashes, hashes, parent)
-        return hashes
-
-    def _cannot_name(self, event: BlockStored) -> Problem | None:
-        if event.block_size != self._key_space.block_size:
-            return Problem.BLOCK_SIZE
-        if len(event.token_ids) != event.block_size * len(event.block_hashes):
-            return Problem.MALFORMED
-        if event.parent_block_hash is not None and event.parent_block_hash not in self._names:
-            return Problem.UNKNOWN_PARENT
-        return None
-
-    def _seed(self, lora_name: str | None) -> int:
-        adapter = self._adapter(lora_name) if lora_name else None
-        start = self._seeds.get(adapter)
-        if start is None:
-            start = self._seeds[adapter] = seed(self._key_space, adapter)
-        return start
-
-    def _remember(self, engine_hashes: tuple[EngineHash, ...], hashes: list[int], parent: int | None) -> None:
-        self._names.update(zip(engine_hashes, hashes, strict=True))
-        self._windows.link(hashes, parent or 0)
+        self._windows.link(names, self._names.parent(event) or 0)
         for residency in self._residencies.values():
             if residency.unnamed:
-                self._resolve(residency, engine_hashes, hashes)
+                self._resolve(residency, event.block_hashes, names)
+        return names
 
-    def _resolve(self, residency: _Residency, engine_hashes: tuple[EngineHash, ...], hashes: list[int]) -> None:
+    def _resolve(self, residency: Residency, engine_hashes: tuple[EngineHash, ...], hashes: list[int]) -> None:
         """Move copies that were counted by the engine's name to ours."""
         for engine_hash, block in zip(engine_hashes, hashes, strict=True):
             for _ in range(residency.unnamed.pop(engine_hash, 0)):
                 self._add(residency, [block])
 
-    def _store_by_engine_hash(self, residency: _Residency, engine_hash: EngineHash) -> None:
-        block = self._names.get(engine_hash)
+    def _store_by_engine_hash(self, residency: Residency, engine_hash: EngineHash) -> None:
+        block = self._names.ours.get(engine_hash)
         if block is None:
             residency.unnamed[engine_hash] = residency.unnamed.get(engine_hash, 0) + 1
         else:
             self._add(residency, [block])
 
-    def _add(self, residency: _Residency, blocks: list[int]) -> None:
+    def _add(self, residency: Residency, blocks: list[int]) -> None:
         counts = residency.counts
         entered: list[int] = []
         for block in blocks:
@@ -264,11 +254,11 @@ class BlockMap:
             if residency is None or not self._remove_copy(residency, engine_hash):
                 self._found[Problem.UNKNOWN_REMOVAL] += 1
 
-    def _remove_copy(self, residency: _Residency, engine_hash: EngineHash) -> bool:
-        block = self._names.get(engine_hash)
+    def _remove_copy(self, residency: Residency, engine_hash: EngineHash) -> bool:
+        block = self._names.ours.get(engine_hash)
         if block is None:
-            return _decrement(residency.unnamed, engine_hash) is not None
-        left = _decrement(residency.counts, block)
+            return decrement(residency.unnamed, engine_hash) is not None
+        left = decrement(residency.counts, block)
         if left == 0:
             self._changed(residency, [block], present=False)
             self._forget_if_gone(block, engine_hash)
@@ -278,20 +268,21 @@ class BlockMap:
         for residency in self._residencies.values():
             if block in residency.counts:
                 return
-        del self._names[engine_hash]
+        del self._names.ours[engine_hash]
         self._windows.forget(block)
 
     def _shrink(self) -> None:
         """Drop second engine names of blocks that are gone; give up when that is not enough."""
         held = {block for residency in self._residencies.values() for block in residency.counts}
-        self._names = {engine_hash: block for engine_hash, block in self._names.items() if block in held}
-        if len(self._names) + sum(len(r.unnamed) for r in self._residencies.values()) > self._max_blocks:
+        names = self._names
+        names.ours = {engine_hash: block for engine_hash, block in names.ours.items() if block in held}
+        if len(names.ours) + sum(len(r.unnamed) for r in self._residencies.values()) > self._max_blocks:
             self._found[Problem.OVERFLOW] += 1
             self.clear()
 
     # --- planes -----------------------------------------------------------------------------------------------------
 
-    def _changed(self, residency: _Residency, blocks: list[int], *, present: bool) -> None:
+    def _changed(self, residency: Residency, blocks: list[int], *, present: bool) -> None:
         if not residency.full:
             for block in blocks:
                 self._windows.changed(block)
@@ -303,7 +294,7 @@ class BlockMap:
         else:
             residency.pending.leave(shown)
 
-    def _full(self, plane: Plane) -> list[_Residency]:
+    def _full(self, plane: Plane) -> list[Residency]:
         return [residency for residency in self._residencies.values() if residency.full and residency.plane is plane]
 
     def _visible(self, plane: Plane) -> dict[int, int]:
@@ -319,37 +310,3 @@ class BlockMap:
         if plane is None:
             self._found[Problem.UNKNOWN_MEDIUM] += 1
         return plane
-
-
-def _decrement(counts: dict[_Key, int], key: _Key) -> int | None:
-    """Take one copy away and return how many are left; None when there was none."""
-    copies = counts.get(key)
-    if copies is None:
-        return None
-    if copies == 1:
-        del counts[key]
-    else:
-        counts[key] = copies - 1
-    return copies - 1
-
-
-def _window_blocks(event: BlockStored, block_size: int) -> int | None:
-    """Return how many blocks in a row a group needs at the end of a prefix; None for full attention."""
-    if event.kv_cache_spec_kind in _STATE:
-        return 1
-    if event.kv_cache_spec_kind not in _WINDOWED:
-        return None
-    window = event.kv_cache_spec_sliding_window
-    if window is None or event.block_size != block_size:
-        return WHOLE_PREFIX
-    return -(-(window - 1) // event.block_size)
-
-
-def _extras(event: BlockStored) -> Hashes | None:
-    """Fold each block's extra keys; the adapter is in the seed, so its name is dropped."""
-    if event.extra_keys is None or not any(event.extra_keys):
-        return None
-    skip = 1 if event.lora_name else 0
-    rows = (row or () for row in event.extra_keys)
-    keys = [row[skip:] if skip and row[:1] == (event.lora_name,) else row for row in rows]
-    return np.array([extra_key(*cast("tuple[ExtraValue, ...]", key)) for key in keys], np.uint64)

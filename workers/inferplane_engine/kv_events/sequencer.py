@@ -47,6 +47,16 @@ class Sequencer(Generic[T]):
     def replaying(self) -> bool:
         return self._replaying
 
+    @property
+    def last_ts(self) -> float:
+        """Return the time of the last batch delivered."""
+        return self._last_ts
+
+    def resume(self, number: int, last_ts: float) -> None:
+        """Go on where another process stopped; `begin` then asks for what came since."""
+        self._forget()
+        self._next, self._last_ts = number, last_ts
+
     def begin(self) -> Step[T]:
         """Ask for everything that the engine still has; call it when the sockets are connected."""
         return self._replay(restarted=False)

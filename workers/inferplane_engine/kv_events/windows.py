@@ -9,7 +9,7 @@ before the start of a prompt count as present.
 """
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferplane_engine.kv_events.planes import Pending
@@ -58,6 +58,20 @@ class Windows:
                 self._parents[block] = before
                 self._children.setdefault(before, set()).add(block)
                 self._dirty[block] = None
+
+    @property
+    def parents(self) -> Mapping[int, int]:
+        """Every block's predecessor (0: none)."""
+        return self._parents
+
+    @property
+    def needs(self) -> Mapping[int, int]:
+        """Blocks in a row that each group needs."""
+        return {number: group.need for number, group in self._groups.items()}
+
+    def link_all(self, parents: Mapping[int, int]) -> None:
+        """Take predecessors over; call it before the groups are learned."""
+        self._parents = dict(parents)
 
     def changed(self, block: int) -> None:
         """Say that a window group got or lost the block."""

@@ -72,7 +72,11 @@ class PromptEncoder:
         self.refuses_everything = "mistral-common" if "tekken.json" in files.names else ""
         self.tokenizer = None if self.refuses_everything else Tokenizer(files)
         self._templates: dict[str, ChatTemplate] = {}
-        self.refuses_chat = self.refuses_everything or _OWN_RENDERERS.get(files.model_type, "")
+        self.refuses_chat = (
+            self.refuses_everything
+            or _OWN_RENDERERS.get(files.model_type, "")
+            or str(options.get("chats_by_engine", ""))
+        )
         """Why chats go to the engine; empty when they need not."""
         if not self.refuses_chat:
             self._compile_templates(options)

@@ -130,7 +130,7 @@ class ModelFiles:
         """Return how the engine was told to make prompts, where that differs from its defaults.
 
         Keys: `chat_template_kwargs` (default ones), `content_format`, `exclude_tools_when_tool_choice_none`,
-        `max_model_len`, `chat_template` (replaces the model's own).
+        `max_model_len`, `chat_template` (replaces the model's own), `chats_by_engine` (why nobody else can render).
         """
         return self.mapping("engine_prompt_options.json")
 

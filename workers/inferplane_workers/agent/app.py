@@ -13,14 +13,13 @@ import structlog
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_api.v1alpha1.engine import EngineType
 from inferplane_engine.capabilities import capabilities_of
-from inferplane_engine.identity import KeySpace
 from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
-from inferplane_workers.agent import engine_facts, model_files
+from inferplane_workers.agent import engine_facts
 from inferplane_workers.agent.announcer import Announcer
-from inferplane_workers.agent.block_state import BlockState
+from inferplane_workers.agent.blocks import Blocks
 from inferplane_workers.agent.canary import CanaryMemory
 from inferplane_workers.agent.config import AgentConfig, Role
 from inferplane_workers.agent.data_path import DataPath
@@ -31,10 +30,8 @@ from inferplane_workers.agent.engine_facts import Facts
 from inferplane_workers.agent.engine_watch import EngineWatch, Periods
 from inferplane_workers.agent.errors import ConfigError
 from inferplane_workers.agent.gate import Gate
-from inferplane_workers.agent.kv_listener import KvListener
 from inferplane_workers.agent.metrics import AgentMetrics
-from inferplane_workers.agent.model_files import ModelFiles
-from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks
+from inferplane_workers.agent.model_files import ServedFiles
 from inferplane_workers.agent.routes import Routes
 from inferplane_workers.agent.seams import DataPathSettings
 from inferplane_workers.agent.stream_server import StreamServer
@@ -49,8 +46,6 @@ T = TypeVar("T")
 
 AGENT_VERSION = "0.1.0"
 _FLUSH_S = 0.002
-_SAVE_EVERY_BATCHES = 4_000
-_SAVE_LOOK_S = 5.0
 _log = structlog.get_logger("inferplane.agent")
 
 
@@ -61,71 +56,6 @@ class Listening:
     http: int
     stream: int
     metrics: int
-
-
-class Blocks:
-    """The block maps of every rank, their listeners, and what is saved of them."""
-
-    def __init__(
-        self, config: AgentConfig, announcer: Announcer, metrics: AgentMetrics, progress: Callable[[], None]
-    ) -> None:
-        self._metrics = metrics
-        self._config = config
-        self._announcer = announcer
-        self._adapters = AdapterRevisions()
-        self._state = BlockState(config.state_dir, version=AGENT_VERSION)
-        self._start = ""
-        self._saved_at = 0
-        self._restored = False
-        space = KeySpace(config.model, config.model_revision, config.block_size)
-        self.ranks: list[RankBlocks] = []
-        self.listeners: list[KvListener] = []
-        if not config.kv_events:
-            return
-        for dp_rank in range(config.dp_size):
-            rank = RankBlocks(dp_rank, space, adapters=self._adapters, listener=announcer)
-            announcer.add_rank(rank)
-            self.ranks.append(rank)
-            self.listeners.append(
-                KvListener(rank, events=config.kv_events, replay=config.kv_replay or None, progress=progress)
-            )
-
-    def engine_started(self, facts: Facts) -> None:
-        """Take up a start of the engine: restore what was saved of it, or begin anew."""
-        self._metrics.engine_started()
-        self._adapters.revisions = dict(facts.adapters)
-        engine_facts.apply(facts, self._announcer.identity)
-        self._announcer.hub.identity_changed()
-        first, self._start = not self._start, facts.start
-        if first:
-            self._restore(facts.start)
-            for listener in self.listeners:
-                listener.begin()
-        else:
-            for listener in self.listeners:
-                listener.engine_restarted()
-
-    def save(self) -> None:
-        if self.ranks and self._start:
-            self._state.write({rank.dp_rank: rank.save(self._start) for rank in self.ranks})
-            self._saved_at = self._received
-
-    async def keep_saved(self) -> None:
-        """Save before the engine has forgotten what came after the last time."""
-        while True:
-            await asyncio.sleep(_SAVE_LOOK_S)
-            if self._received - self._saved_at >= _SAVE_EVERY_BATCHES:
-                self.save()
-
-    @property
-    def _received(self) -> int:
-        return sum(rank.expected for rank in self.ranks)
-
-    def _restore(self, start: str) -> None:
-        for dp_rank, saved in self._state.read(start).items():
-            if dp_rank < len(self.ranks) and self.ranks[dp_rank].restore(saved):
-                _log.info("blocks restored", dp_rank=dp_rank, blocks=self.ranks[dp_rank].blocks)
-        self._announcer.hub.void(self._announcer.hub.epoch)
 
 
 class Agent:
@@ -139,9 +69,9 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._pool = UpstreamPool()
         self.metrics = AgentMetrics()
-        self.files: ModelFiles = model_files.scan(config.model_path)
+        self.files = ServedFiles(config)
         self.announcer = Announcer(
-            identity=_identity(config, self.files),
+            identity=_identity(config),
             block_size=config.block_size,
             dp_size=config.dp_size,
             kv_events=bool(config.kv_events),
@@ -170,7 +100,7 @@ class Agent:
             now=clock.monotonic,
         )
         self.jobs: JobContext = self.data_path.context
-        self.blocks = Blocks(config, self.announcer, self.metrics, self._progress)
+        self.blocks = Blocks(config, self.announcer, self._progress)
         self._drain = Drain(
             gate=self.gate,
             requests=lambda: len(self.jobs.live),
@@ -197,7 +127,7 @@ class Agent:
             announcer=self.announcer,
             jobs=self.jobs,
             memory=CanaryMemory(config.state_dir),
-            starts=self.blocks,
+            starts=self,
             now=clock.monotonic,
             periods=periods,
         )
@@ -221,6 +151,14 @@ class Agent:
                 for task in tasks:
                     task.cancel()
                 await self._close()
+
+    def engine_started(self, facts: Facts) -> None:
+        """Tell routers of a start of the engine, its files included: a hub's cache is whole only now."""
+        self.metrics.engine_started()
+        engine_facts.apply(facts, self.announcer.identity)
+        self.announcer.identity.tokenizer_digest = self.files.read(max_model_len=facts.max_model_len)
+        self.announcer.hub.identity_changed()
+        self.blocks.engine_started(facts)
 
     async def drain(self) -> Left:
         return await self._drain.run()
@@ -276,7 +214,7 @@ async def _bound(flag: str, address: str, starting: Awaitable[T]) -> T:
         raise ConfigError(f"{flag}: cannot listen on {address}: {error}") from error
 
 
-def _identity(config: AgentConfig, files: ModelFiles) -> pb.Identity:
+def _identity(config: AgentConfig) -> pb.Identity:
     return pb.Identity(
         protocol_version=PROTOCOL_VERSION,
         worker_id=config.worker_id,
@@ -298,5 +236,4 @@ def _identity(config: AgentConfig, files: ModelFiles) -> pb.Identity:
         accelerator=config.accelerator,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
-        tokenizer_digest=files.digest,
     )

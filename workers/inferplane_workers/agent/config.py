@@ -1,8 +1,12 @@
 """The agent's settings: every flag, once; the environment variable of `--worker-id` is `INFERPLANE_WORKER_ID`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, cast
+
+import orjson
 
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, parse_address, parse_duration, setting
@@ -22,6 +26,22 @@ class AskedTransport(StrEnum):
     TCP = "tcp"
     SHM = "shm"
     MEMORY = "memory"
+
+
+class ContentFormat(StrEnum):
+    AUTO = "auto"
+    STRING = "string"
+    OPENAI = "openai"
+
+
+def parse_json_object(text: str) -> Mapping[str, Any]:
+    try:
+        value: object = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{text!r} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f'{text!r} must be a JSON object, such as {{"enable_thinking": false}}')  # noqa: TRY004 - about the value given
+    return cast("dict[str, Any]", value)
 
 
 def parse_engine_url(text: str) -> str:
@@ -61,10 +81,20 @@ class AgentConfig:
     advertise: str = setting(default="", help="host:port of the data path as others reach it")
     model: str = setting(help="the model's name, as block identity knows it")
     model_revision: str = setting(default="", help="the model's resolved revision")
-    model_path: Path | None = setting(default=None, help="directory of the model's files")
+    model_path: Path | None = setting(
+        default=None, help="directory of the model's files, or of the model in a hub's cache; sim: its own model"
+    )
     served_name: tuple[str, ...] = setting(
         default=(), help="name under which clients may ask for the model; repeatable"
     )
+    chat_template: str = setting(default="", help="the engine's --chat-template: a file, or the template itself")
+    chat_template_content_format: ContentFormat = setting(
+        default=ContentFormat.AUTO, help="the engine's --chat-template-content-format: auto, string or openai"
+    )
+    default_chat_template_kwargs: Mapping[str, Any] | None = setting(
+        default=None, parse=parse_json_object, help="the engine's --default-chat-template-kwargs, a JSON object"
+    )
+    exclude_tools_when_tool_choice_none: bool = setting(default=False, help="the engine's flag of that name")
     block_size: int = setting(default=16, minimum=1, help="tokens per KV block")
     dp_size: int = setting(default=1, minimum=1, maximum=1024, help="data-parallel ranks of the engine")
     max_num_seqs: int = setting(default=0, minimum=0, help="requests the engine runs at once, for routers; 0: unknown")

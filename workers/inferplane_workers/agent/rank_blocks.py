@@ -7,8 +7,9 @@ Invariant: while the rank is not suspect, its map equals the engine's cache up t
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from inferplane_engine.identity import Adapter, KeySpace
 from inferplane_engine.kv_events import (
@@ -18,6 +19,7 @@ from inferplane_engine.kv_events import (
     EventBatch,
     EventDecoder,
     PlaneChange,
+    SavedMap,
     Sequencer,
     Step,
 )
@@ -27,7 +29,7 @@ _SEQUENCE_BYTES = 8
 
 
 class AdapterRevisions:
-    """Resolves an adapter's name to its revision; a plain object, so that a map that holds it can be saved."""
+    """Resolves an adapter's name to its revision."""
 
     def __init__(self) -> None:
         self.revisions: dict[str, str] = {}
@@ -52,15 +54,17 @@ class BlockListener(Protocol):
     def problem(self, dp_rank: int, name: str, count: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """What survives a restart of the agent while its engine runs on."""
 
     engine_start: str
-    key_space: KeySpace
-    sequencer: Sequencer[EventBatch]
-    blocks: BlockMap
+    model: str
+    model_revision: str
+    block_size: int
+    expected: int
+    last_ts: float
     suspect: bool
+    blocks: SavedMap
 
 
 class RankBlocks:
@@ -124,13 +128,25 @@ class RankBlocks:
             yield key, sets[key].tobytes() if key in sets else b""
 
     def save(self, engine_start: str) -> Saved:
-        return Saved(engine_start, self._key_space, self._sequencer, self._map, self.suspect)
+        space, sequencer = self._key_space, self._sequencer
+        return Saved(
+            engine_start=engine_start,
+            model=space.model,
+            model_revision=space.model_revision,
+            block_size=space.block_size,
+            expected=sequencer.expected,
+            last_ts=sequencer.last_ts,
+            suspect=self.suspect,
+            blocks=self._map.save(),
+        )
 
     def restore(self, saved: Saved) -> bool:
-        """Go on where another agent process stopped, if it watched the same blocks."""
-        if saved.key_space != self._key_space:
+        """Go on where another agent process stopped, if it watched the same blocks.  Raises SavedMapError."""
+        if KeySpace(saved.model, saved.model_revision, saved.block_size) != self._key_space:
             return False
-        self._sequencer, self._map, self.suspect = saved.sequencer, saved.blocks, saved.suspect
+        self._map.restore(saved.blocks)
+        self._sequencer.resume(saved.expected, saved.last_ts)
+        self.suspect = saved.suspect
         return True
 
     def _decode(self, payload: bytes) -> EventBatch | None:

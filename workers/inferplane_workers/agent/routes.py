@@ -19,7 +19,7 @@ from inferplane_workers.agent.errors import (
     answer,
 )
 from inferplane_workers.agent.gate import Gate, Phase
-from inferplane_workers.agent.model_files import ModelFiles
+from inferplane_workers.agent.model_files import ServedFiles
 from inferplane_workers.agent.transfers import Transfers
 
 _HANDOFF = b"/handoff/"
@@ -35,7 +35,7 @@ class Routes:
         data_path: DataPath,
         gate: Gate,
         transfers: Transfers,
-        files: ModelFiles,
+        files: ServedFiles,
         start_drain: Callable[[Callable[[Left], None]], None],
     ) -> None:
         self._data_path = data_path
@@ -61,11 +61,11 @@ class Routes:
             case b"GET", b"/ready":
                 exchange.respond(self._ready())
             case b"GET", b"/model/files":
-                exchange.respond(self._files.listing())
+                exchange.respond(self._files.current.listing())
             case b"POST", b"/drain":
                 self._start_drain(lambda left: _drained(exchange, left))
             case b"GET", _ if path.startswith(_FILES):
-                exchange.respond(self._files.file(path.removeprefix(_FILES).decode("latin-1")))
+                exchange.respond(self._files.current.file(path.removeprefix(_FILES).decode("latin-1")))
             case b"POST", _ if path.startswith(_HANDOFF):
                 exchange.respond(self._handoff(request, unquote(path.removeprefix(_HANDOFF).decode("latin-1"))))
             case b"POST", b"/tokenize" | b"/detokenize":
