@@ -143,6 +143,20 @@ def test_what_the_agent_says_of_its_events_is_believed_at_once() -> None:
     assert talk.view().kv_mode is KvMode.EXACT
 
 
+def test_events_that_are_not_believed_take_nothing_from_our_own_decisions() -> None:
+    worker = FakeWorker("d1")
+    talk = Conversation(worker)
+    talk.core.on_worker_message("d1", worker.status(kv_events=worker_pb2.KV_EVENTS_SUSPECT), 0.0)
+    talk.send(tokens_of=50, observed=0)  # its blocks are announced, but nobody counts on that
+
+    assert talk.send(tokens_of=50, observed=384).prefill_cached_tokens == 384
+
+    worker.sequence += 1  # a message is lost: what the stream said is void, what we sent there is not
+    talk.core.on_worker_message("d1", worker.status(kv_events=worker_pb2.KV_EVENTS_SUSPECT), talk.now)
+
+    assert talk.send(tokens_of=50, observed=384).prefill_cached_tokens == 384
+
+
 def test_a_restarted_engine_is_believed_anew() -> None:
     worker = FakeWorker("d1")
     talk = Conversation(worker)

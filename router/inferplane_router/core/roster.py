@@ -249,10 +249,11 @@ class Worker:
             space.index.remove(slot, removed, plane)
         if stored.shape[0]:
             space.index.store(slot, stored, plane)
-        if plane == DEVICE:
-            for keys in (removed, stored):
-                if keys.shape[0]:
-                    space.overlay.settle(slot, keys)
+        if plane == DEVICE and removed.shape[0]:
+            space.overlay.settle(slot, removed)
+        # While its events are not believed, the index does not count for it: our own prediction is all there is.
+        if plane == DEVICE and stored.shape[0] and space.trusts(slot):
+            space.overlay.settle(slot, stored)
 
     def _note_stored(self, keys: Hashes) -> None:
         if keys.shape[0]:
@@ -265,7 +266,10 @@ class Worker:
         self._to_resync = [Resync(rank, reason) for rank in range(max(1, len(self.slots)))]
 
     def _forget(self, now: float) -> None:
-        self._forget_blocks()
+        """Forget what the stream said.  What we sent there ourselves is still there: the engine is the same."""
+        if (space := self.space) is not None:
+            for slot in self.slots:
+                space.index.forget_blocks(slot)
         for slot in self.slots:
             self.fleet.load.unconfirm(slot, now)
 
