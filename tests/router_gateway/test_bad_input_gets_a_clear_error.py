@@ -136,8 +136,14 @@ def test_the_wrong_method_is_told_the_right_one(path: bytes) -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [{"kv_transfer_params": {"do_remote_prefill": True}}, {"vllm_xargs": {"kv_cache_report_mode": "x"}}],
-    ids=["transfer parameters", "report mode"],
+    [
+        {"kv_transfer_params": {"do_remote_prefill": True}},
+        {"ec_transfer_params": {"do_remote_encode": True}},
+        {"vllm_xargs": {"kv_transfer_params": {"do_remote_prefill": True}}},
+        {"vllm_xargs": {"ec_transfer_params": {"do_remote_encode": True}}},
+        {"vllm_xargs": {"kv_cache_report_mode": "x"}},
+    ],
+    ids=["KV transfer", "encoder transfer", "KV transfer in xargs", "encoder transfer in xargs", "report mode"],
 )
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/embeddings"])
 def test_a_forged_engine_parameter_never_leaves_the_gateway(path: bytes, field: dict[str, Any]) -> None:
@@ -145,6 +151,23 @@ def test_a_forged_engine_parameter_never_leaves_the_gateway(path: bytes, field: 
     handler(Request(b"POST", path, body=orjson.dumps(CHAT | field)), RecordedExchange())
 
     assert orjson.loads(upstream.calls[0].request.body) == CHAT
+
+
+def test_what_a_client_says_of_its_own_connection_ends_at_the_gateway() -> None:
+    handler, _, upstream = gateway()
+    sent = (
+        (b"connection", b"keep-alive, X-Secret"),
+        (b"keep-alive", b"timeout=5"),
+        (b"te", b"trailers"),
+        (b"upgrade", b"h2c"),
+        (b"proxy-authorization", b"Basic x"),
+        (b"x-secret", b"1"),
+        (b"x-kept", b"2"),
+    )
+    handler(Request(b"POST", b"/v1/completions", b"", Headers(sent), orjson.dumps(TEXT)), RecordedExchange())
+    passed = [name for name, _ in upstream.calls[0].request.headers.pairs if not name.startswith(b"x-inferplane-")]
+
+    assert sorted(passed) == [b"x-kept", b"x-request-id"]
 
 
 def test_harmless_xargs_are_kept() -> None:

@@ -32,6 +32,18 @@ def test_an_unstreamed_answer_passes_byte_by_byte_with_its_cached_tokens_in_the_
     assert bench.upstream.last.address == ENGINE
 
 
+def test_headers_of_a_connection_end_with_it() -> None:
+    bench = Bench()
+    exchange = bench.send({"prompt": "hi"}, headers=((b"connection", b"x-mine"), (b"x-mine", b"1"), (b"x-kept", b"2")))
+    call = bench.upstream.last
+    call.answer(ANSWER, headers=Headers(((b"connection", b"X-Theirs"), (b"x-theirs", b"1"), (b"x-said", b"2"))))
+
+    assert {b"connection", b"x-mine"}.isdisjoint(name for name, _ in call.request.headers.pairs)
+    assert call.request.headers.get(b"x-kept") == b"2"
+    assert exchange.header(b"x-theirs") is None
+    assert exchange.header(b"x-said") == b"2"
+
+
 def test_a_request_is_accepted_then_past_prefill_then_finished() -> None:
     bench = Bench()
     bench.send({"prompt": "hi"}, headers=((b"x-inferplane-router-epoch", b"77"), (b"x-inferplane-tenant", b"acme")))

@@ -12,12 +12,13 @@ from typing import Final
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway.errors import BadRequestError
 from inferplane_runtime.http.api import Headers
+from inferplane_runtime.http.hop_by_hop import HOP_BY_HOP, named_by_connection
 
 INTERNAL_PREFIX: Final = b"x-inferplane-"
 RETRY: Final = b"x-inferplane-retry"
 # An ext_proc front's word is not a client's; ranks and priorities are the router's business; what the engine answers
 # must be readable here, so it is not asked to compress.
-_DROPPED: Final = frozenset(
+_DROPPED: Final = HOP_BY_HOP | frozenset(
     (
         b"x-request-id",
         b"x-gateway-destination-endpoint",
@@ -25,11 +26,6 @@ _DROPPED: Final = frozenset(
         b"x-data-parallel-rank",
         b"x-vllm-priority",
         b"accept-encoding",
-        b"host",
-        b"content-length",
-        b"transfer-encoding",
-        b"connection",
-        b"expect",
     )
 )
 _OURS: Final = frozenset((b"x-request-id", RETRY))
@@ -100,7 +96,8 @@ class HeaderWriter:
         self, client: Headers, routed: Routed, *, tenant: str, adapter: str, adapter_revision: str, hand_off: bool
     ) -> Headers:
         """Return the client's own headers and the router's decision."""
-        pairs = [pair for pair in client.pairs if pair[0] not in _DROPPED and not pair[0].startswith(INTERNAL_PREFIX)]
+        dropped = _DROPPED | named_by_connection(client)
+        pairs = [pair for pair in client.pairs if pair[0] not in dropped and not pair[0].startswith(INTERNAL_PREFIX)]
         pairs += self.decision(
             routed, tenant=tenant, adapter=adapter, adapter_revision=adapter_revision, hand_off=hand_off
         )

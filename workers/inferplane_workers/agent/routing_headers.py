@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 
 from inferplane_runtime.http.api import Headers
+from inferplane_runtime.http.hop_by_hop import HOP_BY_HOP, named_by_connection
 from inferplane_workers.agent.errors import BadRequestError
 
 INTERNAL_PREFIX = b"x-inferplane-"
@@ -16,26 +17,9 @@ _MAX_U64 = 2**64 - 1
 _MAX_U32 = 2**32 - 1
 _MAX_CANDIDATES = 16
 
-# RFC 9110 section 7.6.1, plus what the HTTP client writes itself.
-_HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"content-length",
-        b"expect",
-        b"host",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    )
-)
 # Headers by which vLLM lets its caller choose ranks, order and sessions: the router's business, not the client's.
 _ENGINE_CONTROL = frozenset((b"x-data-parallel-rank", b"x-vllm-priority"))
-_FROM_CLIENT_DROPPED = _HOP_BY_HOP | _ENGINE_CONTROL | {b"accept-encoding", b"x-request-id"}
+_FROM_CLIENT_DROPPED = HOP_BY_HOP | _ENGINE_CONTROL | {b"accept-encoding", b"x-request-id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +65,7 @@ def read_routing(headers: Headers) -> Routing:
 
 def engine_headers(headers: Headers, routing: Routing) -> Headers:
     """Return what the engine gets: the client's own headers, our request id and the chosen rank."""
-    kept = tuple(
-        pair
-        for pair in headers.pairs
-        if pair[0] not in _FROM_CLIENT_DROPPED and not pair[0].startswith(INTERNAL_PREFIX)
-    )
+    kept = _clients_own(headers)
     ours: tuple[tuple[bytes, bytes], ...] = ((b"x-request-id", routing.request_id.encode("latin-1")),)
     if routing.rank_chosen:
         ours += ((b"x-data-parallel-rank", b"%d" % routing.dp_rank),)
@@ -94,11 +74,7 @@ def engine_headers(headers: Headers, routing: Routing) -> Headers:
 
 def prefill_headers(headers: Headers, routing: Routing) -> Headers:
     """Return what the prefill agent gets for its half of a hand-off."""
-    kept = tuple(
-        pair
-        for pair in headers.pairs
-        if pair[0] not in _FROM_CLIENT_DROPPED and not pair[0].startswith(INTERNAL_PREFIX)
-    )
+    kept = _clients_own(headers)
     ours = (
         (b"x-request-id", routing.request_id.encode("latin-1")),
         (b"x-inferplane-handoff", b"prefill"),
@@ -113,14 +89,16 @@ def prefill_headers(headers: Headers, routing: Routing) -> Headers:
     return Headers(kept + ours)
 
 
+def _clients_own(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
+    dropped = _FROM_CLIENT_DROPPED | named_by_connection(headers)
+    return tuple(pair for pair in headers.pairs if pair[0] not in dropped and not pair[0].startswith(INTERNAL_PREFIX))
+
+
 def answer_headers(headers: Headers) -> Headers:
     """Drop from an engine's answer what belongs to its connection, and what is ours to say."""
+    dropped = (HOP_BY_HOP | named_by_connection(headers)) - {b"content-length"}
     return Headers(
-        tuple(
-            pair
-            for pair in headers.pairs
-            if (pair[0] not in _HOP_BY_HOP or pair[0] == b"content-length") and not pair[0].startswith(INTERNAL_PREFIX)
-        )
+        tuple(pair for pair in headers.pairs if pair[0] not in dropped and not pair[0].startswith(INTERNAL_PREFIX))
     )
 
 
