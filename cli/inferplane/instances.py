@@ -1,11 +1,12 @@
 """Finding local instances: each is a folder; which is meant follows from options and from what is there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from inferplane.context import Context
 from inferplane.errors import CommandError, InvalidError
-from inferplane_operator.local.desired import Desired, read_desired
+from inferplane_operator.local.desired import Desired, change_desired
 from inferplane_operator.local.lock import runner_is_alive
 from inferplane_operator.local.statedir import StateDir, StateError
 from inferplane_operator.local.status import InstancePhase, Status, read_status
@@ -23,11 +24,14 @@ class Instance:
         return runner_is_alive(self.state)
 
     def status(self) -> Status | None:
-        """Return the last status; what a dead runner left is marked as stopped, since nothing keeps it true."""
+        """Return the last status; what a dead runner left is marked as stopped, since nothing keeps it true.
+
+        None when there is none, or a damaged one: a living runner writes it again, and `up` does not need it.
+        """
         try:
             found = read_status(self.state)
-        except StateError as error:
-            raise CommandError(str(error)) from error
+        except StateError:
+            return None
         if found is None or self.running or found.phase is InstancePhase.STOPPED:
             return found
         return found.model_copy(
@@ -39,14 +43,12 @@ class Instance:
             }
         )
 
-    def desired(self) -> Desired:
+    def change(self, change: Callable[[Desired | None], Desired]) -> Desired:
+        """Change what is wanted and return it; `change` is given None where that is lost."""
         try:
-            found = read_desired(self.state)
+            return change_desired(self.state, change)
         except StateError as error:
             raise CommandError(str(error)) from error
-        if found is None:
-            raise CommandError(f"{self.state.root}: no instance was ever started here; run `inferplane up -f FILE`")
-        return found
 
 
 def instance_at(folder: Path) -> Instance:
@@ -65,7 +67,7 @@ def choose(context: Context, *, name: str | None, state_dir: Path | None) -> Ins
     """Return the instance meant: the folder given, the name given, or the only one that runs."""
     if state_dir is not None:
         found_there = instance_at(state_dir.absolute())
-        if not found_there.state.desired.exists():
+        if not found_there.state.desired.exists() and not found_there.running:
             raise InvalidError(f"--state-dir {state_dir}: no instance there; run `inferplane up -f FILE`")
         status = found_there.status()
         return Instance(status.service, found_there.state) if status and status.service else found_there

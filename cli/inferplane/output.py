@@ -1,11 +1,11 @@
 """How results are shown: tables for people, JSON and YAML for programs.
 
-On a terminal tables are drawn by rich; anywhere else they are plain aligned columns, as `kubectl` prints them, that
-`awk` can take apart.
+Tables are plain aligned columns, as `kubectl` prints them, that `awk` can take apart; on a terminal they are the same
+with colours.  Cells are never folded: a line that is too long is the terminal's to wrap.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -44,25 +44,39 @@ def yaml_text(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)  # pyright: ignore[reportUnknownMemberType]
 
 
-def show_table(context: Context, heads: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    if context.terminal:
-        _show_rich(context, heads, rows, title)
-        return
-    if title:
-        click.echo(title)
-    for line in plain_table(heads, rows):
+def show_table(
+    context: Context, heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
+) -> None:
+    for line in table_lines(heads, rows, right=right, colour=context.terminal and context.colour):
         click.echo(line)
 
 
-def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns with three spaces between them; an empty cell is `-` so that columns can be counted."""
-    cells = [[head.upper() for head in heads], *([cell or "-" for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+def table_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = (), colour: bool = False
+) -> list[str]:
+    """Align columns with three spaces between them, those in `right` to the right.
+
+    An empty cell is `-`, so that columns can be counted; the last columns are left out where they are empty throughout.
+    """
+    width = max((column + 1 for row in rows for column, cell in enumerate(row) if cell), default=len(heads))
+    cells = [[head.upper() for head in heads[:width]], *([cell or "-" for cell in row[:width]] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(width)]
+    lines: list[str] = []
+    for number, row in enumerate(cells):
+        padded = [
+            cell.rjust(widths[column]) if column in right else cell.ljust(widths[column])
+            for column, cell in enumerate(row)
+        ]
+        padded[-1] = padded[-1].rstrip()
+        painted = [_painted(cell, head=number == 0) for cell in padded] if colour else padded
+        lines.append("   ".join(painted))
+    return lines
 
 
 _COLOURS = {
     "Ready": "green",
+    "ok": "green",
+    "*": "green",
     "Starting": "yellow",
     "Progressing": "yellow",
     "Pending": "yellow",
@@ -71,17 +85,12 @@ _COLOURS = {
     "Degraded": "red",
     "NotReady": "red",
     "CrashLoop": "red",
+    "PROBLEM": "red",
 }
 
 
-def _show_rich(context: Context, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    from rich.console import Console  # noqa: PLC0415  slow to import
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    Console(no_color=not context.colour, highlight=False).print(table)
+def _painted(cell: str, *, head: bool) -> str:
+    if head:
+        return click.style(cell, bold=True)
+    colour = _COLOURS.get(cell.strip())
+    return click.style(cell, fg=colour) if colour else cell

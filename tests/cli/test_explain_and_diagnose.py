@@ -10,11 +10,12 @@ import grpc
 import pytest
 
 from inferplane.context import Context
-from inferplane.decision import candidate_table, summary_lines
+from inferplane.decision import Table, candidate_table, headline, notes, reason, setting
 from inferplane.diagnosis import AgentFacts, Facts, Finding, RoutingFacts, diagnose, healthy
 from inferplane.errors import CommandError
 from inferplane.examine import routing_facts
-from inferplane.output import plain_table
+from inferplane.outlook import outcome, outlook_table
+from inferplane.output import table_lines
 from inferplane.router_client import worker_status
 from inferplane.testing import Call, make_instance, status_of
 from inferplane_api.proto import router_pb2, worker_pb2
@@ -25,17 +26,22 @@ from inferplane_operator.local.status import WorkerPhase
 NAN = float("nan")
 
 
-def record() -> router_pb2.DecisionRecord:
-    chosen = router_pb2.Candidate(
-        decode_worker="decode-0",
-        prefill_worker="prefill-0",
-        prefill_rank=1,
-        chosen=True,
-        prefill_hit_tokens=32,
-        terms_ms={"queue": 1.0, "prefill": 20.5},
-        cost_ms=21.5,
+def candidate(
+    decode: str, prefill: str = "prefill-0", *, wait_ms: float, cached: int = 0, chosen: bool = False
+) -> router_pb2.Candidate:
+    return router_pb2.Candidate(
+        decode_worker=decode,
+        prefill_worker=prefill,
+        chosen=chosen,
+        prefill_hit_tokens=cached,
+        terms_ms={"own_ttft": wait_ms, "ttft_overrun": 0.0, "prefill_delay_to_others": 1.5, "decode": 0.0},
+        cost_ms=wait_ms + 1.5,
     )
-    dear = router_pb2.Candidate(decode_worker="decode-1", terms_ms={"prefill": 40.0}, cost_ms=40.0)
+
+
+def record(*candidates: router_pb2.Candidate) -> router_pb2.DecisionRecord:
+    chosen = candidate("decode-0", wait_ms=20.0, cached=32, chosen=True)
+    dear = candidate("decode-0", "prefill-1", wait_ms=40.0)
     out = router_pb2.Candidate(decode_worker="decode-2", excluded_because="draining")
     prefill = worker_pb2.RequestReport(
         side=worker_pb2.ROLE_PREFILL,
@@ -46,7 +52,14 @@ def record() -> router_pb2.DecisionRecord:
         ttft_s=NAN,
     )
     decode = worker_pb2.RequestReport(
-        side=worker_pb2.ROLE_DECODE, outcome=worker_pb2.OUTCOME_OK, status=200, ttft_s=0.025, tpot_s=0.004
+        side=worker_pb2.ROLE_DECODE,
+        outcome=worker_pb2.OUTCOME_OK,
+        status=200,
+        ttft_s=0.025,
+        tpot_s=0.004,
+        output_tokens=7,
+        prefill_worker="prefill-0",
+        streamed=True,
     )
     return router_pb2.DecisionRecord(
         request_id="r1",
@@ -57,7 +70,7 @@ def record() -> router_pb2.DecisionRecord:
         outcome=router_pb2.PICK_OUTCOME_ROUTED,
         prompt_tokens=48,
         block_size=16,
-        candidates=[out, dear, chosen],
+        candidates=candidates or [out, dear, chosen],
         predicted_ttft_s=0.0215,
         predicted_tpot_s=0.005,
         predicted_prefill_cached_tokens=32,
@@ -65,34 +78,129 @@ def record() -> router_pb2.DecisionRecord:
     )
 
 
-def test_the_summary_sets_prediction_against_observation() -> None:
-    assert summary_lines(record()) == [
-        "request r1: routed",
-        "service demo   model m   policy kv-aware   mode exact",
-        "prompt 48 tokens in blocks of 16   queued 0.0 ms",
-        "prefill side: ok, status 200",
-        "  cached tokens: predicted 32, observed 32",
-        "decode side: ok, status 200",
-        "  cached tokens: predicted 0, observed unknown",
-        "  ttft: predicted 21.5 ms, observed 25.0 ms",
-        "  tpot: predicted 5.0 ms, observed 4.0 ms",
+def lines(table: Table) -> list[str]:
+    return table_lines(table.heads, table.rows, right=table.right)
+
+
+def test_an_explanation_begins_with_where_and_why() -> None:
+    found = record()
+
+    assert headline(found) == "r1 went to prefill-0 for prefill, then to decode-0 for decode"
+    assert reason(found) == (
+        "Why: cheapest of 2; prefill-1 costs 20.0 ms more, mostly for 'first token' (32 fewer tokens cached)."
+    )
+    assert outcome(found) == "Outcome: prefill ok; decode ok, 7 tokens."
+    assert setting(found) == (
+        "48 prompt tokens in blocks of 16, model m, service demo, policy kv-aware, caches known exactly"
+    )
+
+
+CHOSEN = candidate("decode-0", wait_ms=20.0, chosen=True)
+
+
+@pytest.mark.parametrize(
+    ("others", "policy", "expected"),
+    [
+        ([], "kv-aware", "Why: there was no other choice."),
+        (
+            [candidate("decode-1", wait_ms=20.2), candidate("decode-2", wait_ms=20.1)],
+            "kv-aware",
+            "Why: nothing is cheaper; decode-2 and 1 more would have been as good.",
+        ),
+        (
+            [candidate("decode-1", wait_ms=15.0)],
+            "kv-aware",
+            "Why: the cheapest that could take it; decode-1 would have cost 5.0 ms less.",
+        ),
+        (
+            [candidate("decode-1", wait_ms=15.0)],
+            "round-robin",
+            "Why: the round-robin policy says so; it does not go by the costs below.",
+        ),
+    ],
+    ids=["alone", "tie", "cheaper ones were not able", "other policy"],
+)
+def test_the_reason_fits_the_choice(others: list[router_pb2.Candidate], policy: str, expected: str) -> None:
+    found = record(CHOSEN, *others)
+    found.policy = policy
+
+    assert reason(found) == expected
+
+
+def test_a_worker_that_prefills_itself_is_named_once() -> None:
+    found = record(router_pb2.Candidate(decode_worker="decode-0", decode_rank=1, chosen=True, decode_hit_tokens=16))
+    del found.observed[0]
+    found.observed[0].prefill_worker = ""
+    found.observed[0].cached_tokens, found.observed[0].cached_tokens_known = 16, True
+
+    assert headline(found) == "r1 went to decode-0/1 for prefill and decode"
+    assert lines(outlook_table(found))[1].split() == ["cached", "tokens", "16", "16"]
+    assert lines(candidate_table(found))[0].split() == ["WORKER", "CACHED", "COST"]
+
+
+def test_a_refusal_says_why() -> None:
+    found = router_pb2.DecisionRecord(request_id="r1", outcome=router_pb2.PICK_OUTCOME_QUEUE_FULL, reason="limit 8")
+
+    assert headline(found) == "r1 was not routed: queue full (limit 8)"
+    assert reason(found) == ""
+
+
+def test_prediction_is_set_against_observation() -> None:
+    assert lines(outlook_table(record())) == [
+        "                         PREDICTED   OBSERVED",
+        "cached tokens, prefill          32         32",
+        "cached tokens, decode            0    unknown",
+        "first token, ms               21.5       25.0",
+        "each further token, ms         5.0        4.0",
     ]
+
+
+def test_an_answer_in_one_piece_has_no_token_times() -> None:
+    found = record()
+    found.observed[1].streamed = False
+    found.observed[1].ttft_s = found.observed[1].tpot_s = NAN
+
+    assert [row[2] for row in outlook_table(found).rows[2:]] == ["not streamed", "not streamed"]
 
 
 def test_a_running_request_has_only_its_prediction() -> None:
     found = record()
     del found.observed[:]
 
-    assert summary_lines(found)[-1] == "predicted: ttft 21.5 ms, tpot 5.0 ms; nothing observed yet"
+    assert outcome(found) == "It is still running, or nothing was reported."
+    assert lines(outlook_table(found))[0].split() == ["PREDICTED"]
 
 
-def test_candidates_are_ordered_by_cost_and_say_why_they_are_out() -> None:
-    assert plain_table(*candidate_table(record())) == [
-        "    DECODE     PREFILL       HITS P   HITS D   PREFILL MS   QUEUE MS   COST MS   EXCLUDED",
-        "*   decode-0   prefill-0/1   32       0        20.50        1.00       21.50     -",
-        "-   decode-1   -             0        0        40.00        -          40.00     -",
-        "-   decode-2   -             0        0        -            -          -         draining",
+def test_a_retried_side_tells_every_end() -> None:
+    found = record()
+    lost = worker_pb2.RequestReport(
+        side=worker_pb2.ROLE_DECODE, outcome=worker_pb2.OUTCOME_ENGINE_LOST, status=502, prefill_worker="prefill-0"
+    )
+    found.observed.insert(1, lost)
+
+    assert outcome(found) == "Outcome: prefill ok; decode engine lost (502), then ok, 7 tokens."
+
+
+def test_candidates_are_ordered_by_cost_without_the_terms_that_are_zero_for_all() -> None:
+    assert lines(candidate_table(record())) == [
+        "    PREFILL     CACHED   DECODE     CACHED   FIRST TOKEN   PROMPTS BEHIND   COST",
+        "*   prefill-0       32   decode-0        0          20.0              1.5   21.5",
+        "-   prefill-1        0   decode-0        0          40.0              1.5   41.5",
     ]
+    assert notes(record()) == [
+        "first token: its own time to the first token, which counts lightly below the limit",
+        "prompts behind: how long its prefill holds up other prompts",
+        "not considered: decode-2 (draining)",
+    ]
+
+
+def test_of_many_candidates_the_cheapest_and_the_chosen_are_shown() -> None:
+    many = [candidate(f"decode-{number}", wait_ms=float(number)) for number in range(1, 30)]
+    found = record(*many, candidate("decode-99", wait_ms=99.0, chosen=True))
+    shown = [row[3] for row in candidate_table(found).rows]
+
+    assert shown == [*(f"decode-{number}" for number in range(1, 10)), "decode-99"]
+    assert notes(found)[-1] == "20 more candidates: -o json"
 
 
 @contextmanager
@@ -129,8 +237,8 @@ def test_explain_asks_the_router(call: Call, router: StateDir) -> None:
     del router
     shown, as_json, unknown = call("explain", "r1"), call("explain", "r1", "-o", "json"), call("explain", "r2")
 
-    assert "request r1: routed" in shown.stdout
-    assert "*   decode-0   prefill-0/1" in shown.stdout
+    assert shown.stdout.startswith("r1 went to prefill-0 for prefill, then to decode-0 for decode\n")
+    assert "*   prefill-0       32   decode-0" in shown.stdout
     assert json.loads(as_json.stdout)["candidates"][2]["costMs"] == 21.5
     assert unknown.exit_code == 1
     assert "the router knows no request 'r2'" in unknown.stderr

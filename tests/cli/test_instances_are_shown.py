@@ -31,9 +31,28 @@ def test_the_only_instance_is_shown_whole(call: Call, demo: StateDir) -> None:
         "gateway http://127.0.0.1:9   router 127.0.0.1:3   models m",
         "POOL     READY   UP-TO-DATE   BOUNDS",
         "decode   1/1     1            1..4",
-        "WORKER     PHASE   RESTARTS   REVISION   ADDRESS       GPUS   REASON",
-        "decode-0   Ready   0          abc        127.0.0.1:1   -      -",
+        "WORKER     PHASE   RESTARTS   REVISION   ADDRESS",
+        "decode-0   Ready   0          abc        127.0.0.1:1",
     ]
+
+
+def test_a_damaged_status_is_said_with_the_fix_and_hinders_no_other_command(call: Call, demo: StateDir) -> None:
+    demo.status.write_text("x")
+    result = call("status", "demo")
+
+    assert result.exit_code == 1
+    assert "status.json: is missing or damaged" in result.stderr
+    assert "`inferplane up -f FILE`" in result.stderr
+    assert call("logs", "--name", "demo").exit_code == 0
+
+
+def test_scale_changes_nothing_where_the_desired_state_is_damaged(call: Call, demo: StateDir) -> None:
+    demo.desired.write_text("{{{")
+    result = call("scale", "decode", "2")
+
+    assert result.exit_code == 1
+    assert "run `inferplane up -f FILE` to replace it" in result.stderr
+    assert demo.desired.read_text() == "{{{"
 
 
 def test_status_comes_as_json_and_yaml(call: Call, demo: StateDir) -> None:
@@ -154,15 +173,6 @@ def test_down_of_what_does_not_run_is_done(call: Call, context: Context) -> None
 
     assert result.exit_code == 0
     assert result.stdout == "demo is not running\n"
-
-
-def test_a_damaged_status_is_an_error_with_a_fix(call: Call, demo: StateDir) -> None:
-    demo.status.write_text("{")
-    result = call("status", "demo")
-
-    assert result.exit_code == 1
-    assert "status.json" in result.stderr
-    assert "run `inferplane up` again" in result.stderr
 
 
 def test_on_a_terminal_tables_are_drawn_and_hold_the_same(context: Context, demo: StateDir) -> None:

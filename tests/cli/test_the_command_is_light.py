@@ -1,8 +1,10 @@
 """Help, completion and version, and that they load nothing heavy."""
 
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 from inferplane.cli import VERBS, root
 from inferplane.testing import Call
@@ -21,6 +23,14 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_or_full_output_is_no_traceback() -> None:
+    for redirection in (">&-", "> /dev/full") if Path("/dev/full").exists() else (">&-",):
+        command = f"{shlex.quote(sys.executable)} -m inferplane --help {redirection}"
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=50)
+
+        assert "Traceback" not in done.stderr
 
 
 def test_every_verb_of_the_table_exists_and_explains_itself(call: Call) -> None:

@@ -16,7 +16,7 @@ from inferplane.testing import Call, make_instance, status_of
 from inferplane.waiting import wait_ended
 from inferplane_operator.local.desired import Desired, change_desired, read_desired
 from inferplane_operator.local.lock import hold_runner_lock
-from inferplane_operator.local.statedir import StateDir
+from inferplane_operator.local.statedir import StateDir, StateError
 from inferplane_operator.local.status import ChildStatus, InstancePhase, Status, WorkerPhase, write_status
 
 SIM = """\
@@ -47,7 +47,10 @@ def runner(context: Context, answer: Callable[[StateDir, int], Status | None]) -
         with hold_runner_lock(state):
             held.set()
             while not over.wait(0.01):
-                desired = read_desired(state)
+                try:
+                    desired = read_desired(state)
+                except StateError:
+                    continue
                 if desired is None or desired.generation == seen:
                     continue
                 seen = desired.generation
@@ -64,6 +67,21 @@ def runner(context: Context, answer: Callable[[StateDir, int], Status | None]) -
     finally:
         over.set()
         thread.join()
+
+
+@pytest.mark.parametrize("lost", ["desired", "status", "both"])
+def test_up_replaces_what_was_damaged_on_a_running_instance(call: Call, context: Context, file: str, lost: str) -> None:
+    with runner(context, lambda _, __: status_of()) as state:
+        if lost != "status":
+            state.desired.write_text("{{{")
+        if lost != "desired":
+            state.status.write_text("x")
+        result = call("up", "-f", file, "--port", "0")
+        desired = read_desired(state)
+
+    assert result.exit_code == 0, result.output
+    assert desired is not None
+    assert desired.manifests
 
 
 def test_a_second_up_reconciles_the_running_instance(call: Call, context: Context, file: str) -> None:

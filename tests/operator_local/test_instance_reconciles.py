@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import shutil
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -57,6 +58,7 @@ class World:
     memory: int | None = None
     policy: RestartPolicy = field(default_factory=lambda: RestartPolicy(first_s=0.001, limit_s=0.001, loop_after=2))
     problem: str = ""
+    folder_held: bool = True
 
     def assemble(self, desired: Desired) -> Blueprint:
         del desired
@@ -92,6 +94,7 @@ class World:
             machine=self.machine,
             around=self.around,
             wall_clock=lambda: 1.0,
+            folder_held=lambda: self.folder_held,
             memory_available=lambda: self.memory,
             poll_s=0.01,
         )
@@ -360,6 +363,38 @@ async def test_a_desired_stop_drains_the_gateway_first(state: StateDir) -> None:
     status = read_status(state)
     assert status is not None
     assert (status.phase, status.observed_generation) == (InstancePhase.STOPPED, 2)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_text("x")], ids=["removed", "damaged"]
+)
+async def test_files_that_somebody_removed_or_damaged_are_written_again(
+    state: StateDir, damage: Callable[[Path], object]
+) -> None:
+    world = World(state)
+    world.want(pool())
+    async with running(world):
+        await world.ready(1)
+        files = (state.status, state.catalogue, state.children)
+        before = {path: path.read_text() for path in files}
+        for path in files:
+            damage(path)
+        while any(not path.exists() or path.read_text() != before[path] for path in files):  # noqa: ASYNC110  files
+            await asyncio.sleep(0.005)
+
+
+async def test_a_runner_whose_folder_was_removed_drains_and_ends(state: StateDir) -> None:
+    world = World(state)
+    world.want(pool())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(world.instance().run(), name="instance")
+        await world.ready(1)
+        shutil.rmtree(state.root)
+        world.folder_held = False
+        await task
+
+    assert len(world.probe.drains) == 1
+    assert not state.root.exists()
 
 
 async def test_a_second_signal_kills_without_waiting_for_drains(state: StateDir) -> None:

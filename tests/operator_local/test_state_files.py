@@ -130,7 +130,38 @@ def test_concurrent_changes_are_all_kept(state: StateDir) -> None:
 def test_a_damaged_file_is_replaced_with_a_generation_nobody_has_seen(state: StateDir) -> None:
     state.desired.write_text("{")
 
+    given: list[Desired | None] = []
+
+    def change(current: Desired | None) -> Desired:
+        given.append(current)
+        return Desired(manifests=[])
+
+    assert change_desired(state, change).generation > 1_000_000
+    assert given == [None]
+
+
+def test_a_lost_file_is_replaced_with_a_generation_nobody_has_seen(state: StateDir) -> None:
+    change_desired(state, lambda _: Desired(manifests=[]))
+    state.status.touch()
+    state.desired.unlink()
+
     assert change_desired(state, lambda _: Desired(manifests=[])).generation > 1_000_000
+
+
+def test_a_folder_that_cannot_be_written_is_named(state: StateDir) -> None:
+    state.desired_lock.mkdir()
+
+    with pytest.raises(StateError, match=r"cannot be written .*; choose another --state-dir"):
+        change_desired(state, lambda _: Desired(manifests=[]))
+
+
+def test_damaged_yaml_is_told_in_one_line(state: StateDir) -> None:
+    state.desired.write_text("{{{")
+
+    with pytest.raises(StateError) as caught:
+        read_desired(state)
+
+    assert "\n" not in str(caught.value)
 
 
 def test_a_replace_that_fails_half_way_leaves_the_old_content_and_no_litter(
@@ -189,7 +220,7 @@ def test_status_survives_a_round_trip_and_ignores_newer_fields(state: StateDir) 
 def test_a_damaged_status_names_file_and_field(state: StateDir) -> None:
     assert read_status(state) is None
     state.status.write_text('{"service": 3}')
-    with pytest.raises(StateError, match=r"status.json: service: .*run `inferplane up`"):
+    with pytest.raises(StateError, match=r"status.json: service: .*`inferplane up` writes it again"):
         read_status(state)
 
 

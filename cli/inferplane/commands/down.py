@@ -11,7 +11,7 @@ from inferplane.instances import Instance, choose
 from inferplane.options import Duration, state_dir_option
 from inferplane.progress import make_progress
 from inferplane.waiting import wait_ended
-from inferplane_operator.local.desired import Desired, change_desired
+from inferplane_operator.local.desired import Desired
 from inferplane_operator.local.processes import end_orphans
 
 _KILL_TIMEOUT_S = 30.0
@@ -29,7 +29,7 @@ def command(context: Context, *, name: str | None, state_dir: Path | None, force
     if not instance.running:
         _clean_up(instance)
         return
-    change_desired(instance.state, _stopped)
+    instance.change(_stopped)
     if force:
         _kill(context, instance)
     else:

@@ -10,7 +10,7 @@ from inferplane.instances import Instance, choose
 from inferplane.options import Duration, instance_options
 from inferplane.progress import make_progress
 from inferplane.waiting import Wait, wait_ready
-from inferplane_operator.local.desired import Desired, change_desired
+from inferplane_operator.local.desired import Desired
 from inferplane_operator.local.status import PoolStatus, Status
 
 
@@ -41,7 +41,7 @@ def command(
         raise CommandError(f"{instance.name} is not running; run `inferplane up -f FILE`")
     found = _pool(status, pool)
     _require_within(found, replicas)
-    desired = change_desired(instance.state, lambda current: _scaled(current, found.name, replicas))
+    desired = instance.change(lambda current: _scaled(current, found.name, replicas))
     click.echo(f"{found.name} scaled from {found.replicas} to {replicas}")
     if wait:
         _wait(context, instance, desired.generation, timeout)
@@ -70,7 +70,7 @@ def _require_within(pool: PoolStatus, replicas: int) -> None:
 
 def _scaled(current: Desired | None, pool: str, replicas: int) -> Desired:
     if current is None:
-        raise CommandError("the instance has gone meanwhile; run `inferplane up -f FILE`")
+        raise CommandError("what the instance should be is lost or damaged; run `inferplane up -f FILE` to replace it")
     return current.model_copy(update={"replicas": {**current.replicas, pool: replicas}})
 
 

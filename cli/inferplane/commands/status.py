@@ -52,7 +52,10 @@ def _statuses(instance: Instance, *, watch: bool) -> Iterator[Status]:
 def _status(instance: Instance) -> Status:
     found = instance.status()
     if found is None:
-        raise CommandError(f"{instance.name}: its runner has written no status yet; see {instance.state.log('runner')}")
+        raise CommandError(
+            f"{instance.state.status}: is missing or damaged; a runner writes it again: `inferplane up -f FILE`, "
+            f"or see {instance.state.log('runner')}"
+        )
     return found
 
 

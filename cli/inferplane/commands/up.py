@@ -4,6 +4,7 @@ import json
 import signal
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,7 +16,7 @@ from inferplane.manifest import Manifest, read_manifest
 from inferplane.options import Duration, file_option, state_dir_option
 from inferplane.progress import Progress, make_progress
 from inferplane.waiting import Wait, wait_ended, wait_ready
-from inferplane_operator.local.desired import DEFAULT_GATEWAY_PORT, Desired, change_desired
+from inferplane_operator.local.desired import DEFAULT_GATEWAY_PORT, Desired, read_desired
 from inferplane_operator.local.machine import find_gpus
 from inferplane_operator.local.port_owner import complaint
 from inferplane_operator.local.statedir import StateDir, StateError
@@ -54,12 +55,16 @@ def command(
     _check(manifest, python, gpus)
     instance = _instance(context, manifest, state_dir)
     running = _runs_on(context, instance)
-    wanted = _wanted(instance if running else None, manifest, port=port, engine_python=python, gpus=gpus)
-    if not running and wanted.gateway_port:
+    now_on = _gateway_port(instance) if running else None
+    wanted = Desired(
+        manifests=manifest.documents,
+        gateway_port=_first(port, now_on, DEFAULT_GATEWAY_PORT),
+        engine_python=python,
+        gpus=gpus,
+    )
+    if wanted.gateway_port and wanted.gateway_port != now_on:
         _require_free(wanted.gateway_port)
-    elif running and port is not None and port != instance.desired().gateway_port:
-        _require_free(port)
-    desired = change_desired(instance.state, lambda _: wanted)
+    desired = instance.change(lambda _: wanted)
     if running:
         _follow_running(context, instance, desired.generation, timeout)
     elif detach:
@@ -102,23 +107,32 @@ def _runs_on(context: Context, instance: Instance) -> bool:
     """Say whether there is a runner to take a change; one that was told to stop takes none and is waited for."""
     if not instance.running:
         return False
-    if not instance.desired().stopped:
+    desired = _desired(instance)
+    if desired is None or not desired.stopped:
         return True
     click.echo("it is being stopped; waiting for that", err=True)
     _wait_ended(instance, make_progress(context))
     return False
 
 
-def _wanted(
-    running: Instance | None, manifest: Manifest, *, port: int | None, engine_python: str, gpus: str
-) -> Desired:
-    current = running.desired().gateway_port if running else DEFAULT_GATEWAY_PORT
-    return Desired(
-        manifests=manifest.documents,
-        gateway_port=current if port is None else port,
-        engine_python=engine_python,
-        gpus=gpus,
-    )
+def _desired(instance: Instance) -> Desired | None:
+    """Return what is wanted so far, None where that is lost: this command replaces it."""
+    try:
+        return read_desired(instance.state)
+    except StateError:
+        return None
+
+
+def _gateway_port(instance: Instance) -> int | None:
+    """Return the port that a running instance was asked to serve; the one it serves where that is lost."""
+    desired, status = _desired(instance), instance.status()
+    if desired is not None:
+        return desired.gateway_port
+    return urlsplit(status.url).port if status else None
+
+
+def _first(*ports: int | None) -> int:
+    return next(port for port in ports if port is not None)
 
 
 def _require_free(port: int) -> None:

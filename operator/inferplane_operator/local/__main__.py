@@ -60,19 +60,19 @@ def main(argv: list[str], environment: Mapping[str, str]) -> int:
     state = StateDir(flags.state_dir)
     try:
         state.create()
-        with hold_runner_lock(state):
+        with hold_runner_lock(state) as held:
             found = end_orphans(state)
             if found:
                 _log.warning("ended what an earlier runner had left", children=found)
-            asyncio.run(run(state, flags, environment))
+            asyncio.run(run(state, flags, environment, held))
     except StateError as error:
         _log.error("cannot run", problem=str(error))
         return 1
     return 0
 
 
-async def run(state: StateDir, flags: Flags, environment: Mapping[str, str]) -> None:
-    """Run the instance until it is stopped by a signal, by desired state, or by the end of its parent."""
+async def run(state: StateDir, flags: Flags, environment: Mapping[str, str], held: Callable[[], bool]) -> None:
+    """Run the instance until it is stopped by a signal, by desired state, or by the end of its parent or its folder."""
     runtime_root = Path(environment.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108  a private folder is made in it
     sockets = socket_dir(state, runtime_root=runtime_root)
     desired = read_desired(state)
@@ -101,6 +101,7 @@ async def run(state: StateDir, flags: Flags, environment: Mapping[str, str]) -> 
             machine=machine,
             around=around,
             wall_clock=time.time,
+            folder_held=held,
         )
         _install_signals(instance)
         await _run_with_parent(instance, os.getppid() if flags.with_parent else None)

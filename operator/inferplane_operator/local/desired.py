@@ -8,6 +8,7 @@ Two commands may write at once: a change is a read, an edit and a replace under 
 """
 
 import fcntl
+import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -48,7 +49,8 @@ def parse_desired(text: str, *, name: str = "desired.yaml") -> Desired:
     try:
         return Desired.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
-        raise _damaged(name, f"not YAML ({error})") from error
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
+        raise _damaged(name, f"not YAML ({problem or 'unreadable characters'})") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -71,19 +73,28 @@ def read_desired(state: StateDir) -> Desired | None:
 
 
 def change_desired(state: StateDir, change: Callable[[Desired | None], Desired]) -> Desired:
-    """Apply `change` to what is there and return what was written; writers wait for each other."""
-    with state.desired_lock.open("a+b") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        current = _read_or_start_over(state)
-        generation = current.generation + 1 if current else 1
-        result = change(current).model_copy(update={"generation": generation})
-        replace_file(state.desired, dump_desired(result))
+    """Apply `change` to what is there and return what was written; writers wait for each other.
+
+    `change` is given None when there is nothing, or nothing that can be read.
+    """
+    try:
+        with state.desired_lock.open("a+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            current, generation = _current(state)
+            result = change(current).model_copy(update={"generation": generation + 1})
+            replace_file(state.desired, dump_desired(result))
+    except OSError as error:
+        message = f"{state.root}: cannot be written ({error.strerror}); choose another --state-dir"
+        raise StateError(message) from error
     return result
 
 
-def _read_or_start_over(state: StateDir) -> Desired | None:
-    """Go on after a damaged file, which `up` replaces, with a generation that no reader can have seen."""
+def _current(state: StateDir) -> tuple[Desired | None, int]:
+    """Return what is there and its generation; where that is lost, one that no reader can have seen."""
     try:
-        return read_desired(state)
+        found = read_desired(state)
     except StateError:
-        return Desired(manifests=[], generation=state.desired.stat().st_mtime_ns // 1_000_000)
+        return None, state.desired.stat().st_mtime_ns // 1_000_000
+    if found is None:
+        return None, time.time_ns() // 1_000_000 if state.status.exists() else 0
+    return found, found.generation

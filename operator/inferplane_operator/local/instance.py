@@ -8,6 +8,8 @@ any of them ends the runner with its children instead of leaving half an instanc
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -42,17 +44,20 @@ class Instance:
         machine: Machine,
         around: Callable[[Callable[[], None]], Surroundings],
         wall_clock: Callable[[], float],
+        folder_held: Callable[[], bool] = lambda: True,
         memory_available: Callable[[], int | None] = machines.memory_available,
         poll_s: float = 0.2,
     ) -> None:
         """`around` makes what workers share, given the function that wakes this loop.
 
+        `folder_held` says whether the state folder is there and ours: without it nobody can reach this instance.
         `poll_s`: how often the desired file's time stamp is looked at.
         """
         self._state = state
         self._assemble = assemble
         self._machine = machine
         self._around = around(self._wake_up)
+        self._folder_held = folder_held
         self._memory_available = memory_available
         self._poll_s = poll_s
         self._wake = asyncio.Event()
@@ -65,7 +70,8 @@ class Instance:
         self._workers: dict[str, Worker] = {}
         self._router: RouterProcess | None = None
         self._gateway_port = 0
-        self._published: dict[str, object] = {}
+        self._published: dict[Path, tuple[object, object]] = {}
+        """File to the value written and the stamp that the file got."""
 
     def stop(self) -> None:
         """Drain everything, then let `run` return."""
@@ -113,12 +119,12 @@ class Instance:
 
     def _read(self) -> None:
         """Take over the desired state when its file was replaced."""
-        try:
-            found = self._state.desired.stat()
-        except FileNotFoundError:
+        if not self._folder_held():
+            _log.error("the state folder was removed: draining", folder=str(self._state.root))
+            self.stop()
             return
-        stamp = (found.st_ino, found.st_mtime_ns)
-        if stamp == self._seen:
+        stamp = _stamp(self._state.desired)
+        if stamp is None or stamp == self._seen:
             return
         self._seen = stamp
         try:
@@ -224,6 +230,8 @@ class Instance:
 
     def _publish(self, *, ended: bool = False) -> None:
         """Write what changed of status, catalogue and the record of children."""
+        if not self._folder_held():
+            return
         if not self._blueprint:
             if self._problem:
                 self._write_status(self._problem_status())
@@ -262,28 +270,39 @@ class Instance:
         return RouterView(router.url, router.grpc, router.metrics, router.readiness, router.status())
 
     def _write_status(self, status: Status) -> None:
-        if self._changed("status", status):
-            write_status(self._state, status)
+        self._write(self._state.status, status, lambda: write_status(self._state, status))
 
     def _write_catalogue(self, blueprint: Blueprint) -> None:
         entries = [worker.entry() for worker in self._workers.values()]
         catalogue = catalogue_of(
             blueprint, [entry for entry in entries if entry is not None], generation=self._generation
         )
-        if self._changed("catalogue", catalogue):
-            replace_file(self._state.catalogue, catalogue.model_dump_json(by_alias=True, indent=2) + "\n")
+        text = partial(catalogue.model_dump_json, by_alias=True, indent=2)
+        self._write(self._state.catalogue, catalogue, lambda: replace_file(self._state.catalogue, text() + "\n"))
 
     def _write_records(self) -> None:
         children = [child for worker in self._workers.values() for child in (worker.agent, worker.engine)]
         if self._router:
             children.append(self._router.child)
         running = tuple((child.name, child.pid) for child in children if child.pid)
-        if self._changed("children", running):
+
+        def write() -> None:
             write_records(self._state, [ChildRecord(name, pid, start_time(pid)) for name, pid in running if pid])
 
-    def _changed(self, what: str, value: object) -> bool:
-        """Remember `value` as published; say whether it is news."""
-        if self._published.get(what) == value:
-            return False
-        self._published[what] = value
-        return True
+        self._write(self._state.children, running, write)
+
+    def _write(self, path: Path, value: object, write: Callable[[], None]) -> None:
+        """Write a file when its value is news, or when somebody else touched the file since."""
+        if self._published.get(path) == (value, _stamp(path)):
+            return
+        write()
+        self._published[path] = (value, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes with every replacement of a file; None when there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -8,7 +8,7 @@ would keep a dead runner's lock.
 import fcntl
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -23,15 +23,28 @@ class InstanceRunningError(StateError):
 
 
 @contextmanager
-def hold_runner_lock(state: StateDir) -> Generator[None]:
-    """Hold the folder's lock and have our pid in `runner.pid` meanwhile."""
+def hold_runner_lock(state: StateDir) -> Generator[Callable[[], bool]]:
+    """Hold the folder's lock and have our pid in `runner.pid` meanwhile.
+
+    The value says whether the folder is still there and still ours: one that was deleted takes its lock along, and
+    nobody would find this runner any more.
+    """
     with state.lock.open("a+b") as file:
         _take(file, state)
         state.pid.write_text(f"{os.getpid()}\n", encoding="ascii")
+        ours = os.fstat(file.fileno()).st_ino
+
+        def held() -> bool:
+            try:
+                return state.lock.stat().st_ino == ours
+            except OSError:
+                return False
+
         try:
-            yield
+            yield held
         finally:
-            state.pid.unlink(missing_ok=True)
+            if held():
+                state.pid.unlink(missing_ok=True)
 
 
 def _take(file: BinaryIO, state: StateDir) -> None:

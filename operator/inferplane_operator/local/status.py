@@ -109,4 +109,5 @@ def read_status(state: StateDir) -> Status | None:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise StateError(f"{state.status}: {where}: {first['msg']}; run `inferplane up` again to replace it") from error
+        problem = f"{where}: {first['msg']}" if where else first["msg"]
+        raise StateError(f"{state.status}: {problem}; its runner or `inferplane up` writes it again") from error
