@@ -1,85 +1,188 @@
-"""A decision record as text: the request, the candidates with their terms, prediction against observation.  Pure."""
+"""A decision record as text: where the request went and why.  Pure.
 
-import math
-from collections.abc import Sequence
+Problem: a record holds every candidate and every term of its cost; a person asks where it went, and why.  Idea: one
+sentence for each question, the second by the term that made the difference to the runner-up; only then come the
+candidates, without the terms that are zero for all of them, and each term explained.
+Trade-off: what is left out is in `-o json`.
+"""
 
-from inferplane_api.proto import router_pb2, worker_pb2
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inferplane_api.proto import router_pb2
+
+_SHOWN = 10
+"""Candidates that fit a glance."""
+_EQUAL_MS, _EQUAL_SHARE = 1.0, 0.02
+"""Costs this close are as good as equal to the router, too."""
+_COST_POLICY = "kv-aware"
 
 
-def summary_lines(record: router_pb2.DecisionRecord) -> list[str]:
-    outcome = router_pb2.PickOutcome.Name(record.outcome).removeprefix("PICK_OUTCOME_").lower()
-    lines = [
-        f"request {record.request_id}: {outcome}{f' ({record.reason})' if record.reason else ''}",
-        f"service {record.service}   model {record.model}   policy {record.policy}   mode {record.mode}",
-        f"prompt {record.prompt_tokens} tokens in blocks of {record.block_size}   queued {_ms(record.queued_s)}",
+@dataclass(frozen=True, slots=True)
+class Table:
+    heads: tuple[str, ...]
+    rows: list[list[str]]
+    right: frozenset[int]
+    """Columns of numbers, which are aligned to the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    head: str
+    meaning: str
+
+
+_TERMS: Mapping[str, _Term] = {
+    "own_ttft": _Term("first token", "its own time to the first token, which counts lightly below the limit"),
+    "ttft_overrun": _Term("late", "how far its first token is expected to miss the limit"),
+    "prefill_delay_to_others": _Term("prompts behind", "how long its prefill holds up other prompts"),
+    "stalled_decodes": _Term("stalled", "how long its prefill holds up answers that run there"),
+    "decode": _Term("slower tokens", "its own tokens past the limit, and what it slows others down"),
+}
+"""In the order of the columns."""
+
+
+def headline(record: router_pb2.DecisionRecord) -> str:
+    if record.outcome != router_pb2.PICK_OUTCOME_ROUTED:
+        outcome = words(router_pb2.PickOutcome.Name(record.outcome).removeprefix("PICK_OUTCOME_"))
+        return f"{record.request_id} was not routed: {outcome}{f' ({record.reason})' if record.reason else ''}"
+    chosen = chosen_of(record)
+    if chosen is None:
+        return f"{record.request_id} was routed"
+    decode = target(chosen.decode_worker, chosen.decode_rank)
+    if not chosen.prefill_worker:
+        return f"{record.request_id} went to {decode} for prefill and decode"
+    prefill = target(chosen.prefill_worker, chosen.prefill_rank)
+    return f"{record.request_id} went to {prefill} for prefill, then to {decode} for decode"
+
+
+def reason(record: router_pb2.DecisionRecord) -> str:
+    """Say in one sentence why it went there; empty when it went nowhere."""
+    chosen = chosen_of(record)
+    if chosen is None:
+        return ""
+    others = [it for it in _by_cost(record) if not it.chosen]
+    if not others:
+        return "Why: there was no other choice."
+    if record.policy != _COST_POLICY:
+        return f"Why: the {record.policy} policy says so; it does not go by the costs below."
+    near = [it for it in others if _as_good(chosen.cost_ms, it.cost_ms)]
+    if near:
+        more = f" and {len(near) - 1} more" if len(near) > 1 else ""
+        return f"Why: nothing is cheaper; {_combination(near[0], chosen)}{more} would have been as good."
+    runner_up = others[0]
+    dearer_ms = runner_up.cost_ms - chosen.cost_ms
+    if dearer_ms < 0:
+        other = _combination(runner_up, chosen)
+        return f"Why: the cheapest that could take it; {other} would have cost {-dearer_ms:.1f} ms less."
+    return (
+        f"Why: cheapest of {len(others) + 1}; {_combination(runner_up, chosen)} costs {dearer_ms:.1f} ms more, "
+        f"{_difference(chosen, runner_up)}."
+    )
+
+
+def _as_good(cost_ms: float, other_ms: float) -> bool:
+    return abs(other_ms - cost_ms) <= max(_EQUAL_MS, _EQUAL_SHARE * cost_ms)
+
+
+def _difference(chosen: router_pb2.Candidate, other: router_pb2.Candidate) -> str:
+    """Name what speaks most for the chosen one."""
+    names = sorted({*chosen.terms_ms, *other.terms_ms})
+    worst = max(names, key=lambda name: other.terms_ms.get(name, 0.0) - chosen.terms_ms.get(name, 0.0), default="")
+    more_cached = chosen.prefill_hit_tokens - other.prefill_hit_tokens
+    cached = f" ({more_cached} fewer tokens cached)" if more_cached > 0 else ""
+    return f"mostly for {_head(worst)!r}{cached}" if worst else "in sum"
+
+
+def _combination(candidate: router_pb2.Candidate, chosen: router_pb2.Candidate) -> str:
+    """Name a candidate by the side in which it differs."""
+    decode = target(candidate.decode_worker, candidate.decode_rank)
+    prefill = target(candidate.prefill_worker, candidate.prefill_rank)
+    if not candidate.prefill_worker:
+        return decode
+    if decode == target(chosen.decode_worker, chosen.decode_rank):
+        return prefill
+    if prefill == target(chosen.prefill_worker, chosen.prefill_rank):
+        return decode
+    return f"{prefill} with {decode}"
+
+
+def candidate_table(record: router_pb2.DecisionRecord) -> Table:
+    """Return the cheapest candidates, the chosen one marked, with a column for each term that is not zero for all."""
+    candidates = _shown(record)
+    terms = _telling(candidates)
+    split = any(candidate.prefill_worker for candidate in candidates)
+    workers = ("prefill", "cached", "decode", "cached") if split else ("worker", "cached")
+    heads = ("", *workers, *(_head(term) for term in terms), "cost")
+    digits = 1 if max((it.cost_ms for it in candidates), default=0.0) >= 10 else 2  # noqa: PLR2004  two digits suffice
+    rows = [_row(candidate, terms, split=split, digits=digits) for candidate in candidates]
+    cached = (2, 4) if split else (2,)
+    return Table(heads, rows, frozenset({*cached, *range(1 + len(workers), len(heads))}))
+
+
+def notes(record: router_pb2.DecisionRecord) -> list[str]:
+    """Explain the columns, and say what the table leaves out."""
+    lines = [f"{_TERMS[term].head}: {_TERMS[term].meaning}" for term in _telling(_shown(record)) if term in _TERMS]
+    left = len(_by_cost(record)) - len(_shown(record))
+    if left > 0:
+        lines.append(f"{left} more candidates: -o json")
+    out = [
+        f"{target(it.decode_worker, it.decode_rank)} ({it.excluded_because})"
+        for it in record.candidates
+        if it.excluded_because
     ]
-    return [*lines, *_comparison(record)]
+    return [*lines, *([f"not considered: {', '.join(out)}"] if out else [])]
 
 
-def _comparison(record: router_pb2.DecisionRecord) -> list[str]:
-    if not record.observed:
-        predicted = f"ttft {_ms(record.predicted_ttft_s)}, tpot {_ms(record.predicted_tpot_s)}"
-        return [f"predicted: {predicted}; nothing observed yet"]
-    lines: list[str] = []
-    for report in record.observed:
-        prefill = report.side == worker_pb2.ROLE_PREFILL
-        outcome = worker_pb2.Outcome.Name(report.outcome).removeprefix("OUTCOME_").lower()
-        lines.append(f"{'prefill' if prefill else 'decode'} side: {outcome}, status {report.status}")
-        lines += _compared(record, report, prefill=prefill, handed_over=len(record.observed) > 1)
-    return lines
+def setting(record: router_pb2.DecisionRecord) -> str:
+    known = {"exact": "exactly", "approximate": "approximately"}.get(record.mode, record.mode or "not at all")
+    return (
+        f"{record.prompt_tokens} prompt tokens in blocks of {record.block_size}, model {record.model}, "
+        f"service {record.service}, policy {record.policy}, caches known {known}"
+    )
 
 
-def _compared(
-    record: router_pb2.DecisionRecord, report: worker_pb2.RequestReport, *, prefill: bool, handed_over: bool
-) -> list[str]:
-    """Say prediction and observation of what this side knows."""
-    lines: list[str] = []
-    if prefill or not handed_over:
-        predicted = record.predicted_prefill_cached_tokens if prefill else _local_prediction(record)
-        observed = str(report.cached_tokens) if report.cached_tokens_known else "unknown"
-        lines.append(f"  cached tokens: predicted {predicted}, observed {observed}")
-    else:
-        observed = str(report.decode_cached_tokens) if report.decode_cached_tokens_known else "unknown"
-        lines.append(f"  cached tokens: predicted {record.predicted_decode_cached_tokens}, observed {observed}")
-    if not prefill:
-        lines.append(f"  ttft: predicted {_ms(record.predicted_ttft_s)}, observed {_ms(report.ttft_s)}")
-        lines.append(f"  tpot: predicted {_ms(record.predicted_tpot_s)}, observed {_ms(report.tpot_s)}")
-    return lines
+def _shown(record: router_pb2.DecisionRecord) -> list[router_pb2.Candidate]:
+    ordered = _by_cost(record)
+    first = ordered[:_SHOWN]
+    return first if any(it.chosen for it in first) else [*first[:-1], *(it for it in ordered if it.chosen)]
 
 
-def _local_prediction(record: router_pb2.DecisionRecord) -> int:
-    """Return the prediction for a request that its decode worker prefilled itself."""
-    chosen = [candidate for candidate in record.candidates if candidate.chosen]
-    if chosen and not chosen[0].prefill_worker:
-        return chosen[0].decode_hit_tokens or chosen[0].prefill_hit_tokens
-    return record.predicted_prefill_cached_tokens
+def _by_cost(record: router_pb2.DecisionRecord) -> list[router_pb2.Candidate]:
+    able = [candidate for candidate in record.candidates if not candidate.excluded_because]
+    return sorted(able, key=lambda candidate: (candidate.cost_ms, not candidate.chosen))
 
 
-def candidate_table(record: router_pb2.DecisionRecord) -> tuple[list[str], list[list[str]]]:
-    """Return heads and rows: cheapest first, the chosen one marked, one column for each term of the cost."""
-    terms = sorted({name for candidate in record.candidates for name in candidate.terms_ms})
-    heads = ["", "decode", "prefill", "hits p", "hits d", *(f"{term} ms" for term in terms), "cost ms", "excluded"]
-    ordered = sorted(record.candidates, key=lambda candidate: (bool(candidate.excluded_because), candidate.cost_ms))
-    return heads, [_row(candidate, terms) for candidate in ordered]
+def _telling(candidates: Sequence[router_pb2.Candidate]) -> list[str]:
+    """Return the terms that are not zero everywhere, in the order of their columns."""
+    names = {name for it in candidates for name, value in it.terms_ms.items() if abs(value) >= 0.005}  # noqa: PLR2004  what would print as zero
+    order = list(_TERMS)
+    return sorted(names, key=lambda name: (order.index(name) if name in _TERMS else len(order), name))
 
 
-def _row(candidate: router_pb2.Candidate, terms: Sequence[str]) -> list[str]:
-    excluded = bool(candidate.excluded_because)
+def _row(candidate: router_pb2.Candidate, terms: Sequence[str], *, split: bool, digits: int) -> list[str]:
+    prefill = [target(candidate.prefill_worker, candidate.prefill_rank), str(candidate.prefill_hit_tokens)]
     return [
         "*" if candidate.chosen else "",
-        _target(candidate.decode_worker, candidate.decode_rank),
-        _target(candidate.prefill_worker, candidate.prefill_rank),
-        str(candidate.prefill_hit_tokens),
+        *(prefill if split else []),
+        target(candidate.decode_worker, candidate.decode_rank),
         str(candidate.decode_hit_tokens),
-        *(f"{candidate.terms_ms[term]:.2f}" if term in candidate.terms_ms else "" for term in terms),
-        "" if excluded else f"{candidate.cost_ms:.2f}",
-        candidate.excluded_because,
+        *(f"{candidate.terms_ms[term]:.{digits}f}" if term in candidate.terms_ms else "" for term in terms),
+        f"{candidate.cost_ms:.{digits}f}",
     ]
 
 
-def _target(worker: str, rank: int) -> str:
+def chosen_of(record: router_pb2.DecisionRecord) -> router_pb2.Candidate | None:
+    return next((candidate for candidate in record.candidates if candidate.chosen), None)
+
+
+def _head(term: str) -> str:
+    return _TERMS[term].head if term in _TERMS else words(term)
+
+
+def words(name: str) -> str:
+    return name.lower().replace("_", " ")
+
+
+def target(worker: str, rank: int) -> str:
     return f"{worker}/{rank}" if rank else worker
-
-
-def _ms(seconds: float) -> str:
-    return "unknown" if math.isnan(seconds) else f"{seconds * 1000:.1f} ms"
