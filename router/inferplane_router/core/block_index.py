@@ -33,8 +33,9 @@ Allocate = Callable[[int], Cells]
 _SMALLEST: Final = 1024
 _FULL: Final = 0.85
 _NARROW_CELLS: Final = 2
-_NARROW_FILL: Final = 0.56
-_WIDE_FILL: Final = 0.75
+_NARROW_FILL: Final = 0.66
+_WIDE_FILL: Final = 0.88
+"""How near to full a rebuilt table is: wide rows cost memory, narrow ones can afford to be rebuilt more rarely."""
 _STORES: Final = 64
 _BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
 
@@ -47,14 +48,16 @@ def heap_cells(count: int) -> Cells:
 class Table:
     """An open-addressing table that grows, and shrinks when it is rebuilt."""
 
-    def __init__(self, *, words: int, allocate: Allocate = heap_cells, expected: int = 0) -> None:
+    def __init__(self, *, words: int, allocate: Allocate = heap_cells, expected: int = 0, full: float = _FULL) -> None:
         self._allocate = allocate
-        self._smallest = max(_SMALLEST, int(expected / _FULL) + 1)
+        self._full = full
+        """Share of slots with a key at which the table is rebuilt: less is faster, more is smaller."""
+        self._smallest = max(_SMALLEST, int(expected / full) + 1)
         self.width = np.uint64(words + 1)
         self.cells = allocate((self._smallest + 1) * (words + 1))
         self.used = 0
         """Slots with a key, dead ones included."""
-        self._limit = int(self._smallest * _FULL)
+        self._limit = int(self._smallest * full)
 
     def store(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
         """Set a bit; return for how many keys it was new."""
@@ -92,11 +95,11 @@ class Table:
 
     def _rebuild(self, width: np.uint64, moved_to: Hashes, room: int) -> None:
         old, old_width = self.cells, self.width
-        fill = _NARROW_FILL if width <= _NARROW_CELLS else _WIDE_FILL
+        fill = self._full * (_NARROW_FILL if width <= _NARROW_CELLS else _WIDE_FILL)
         slots = max(self._smallest, int((self.live() + room) / fill) + 1)
         self.cells, self.width = self._allocate((slots + 1) * int(width)), width
         self.used = kernels.rebuild(old, old_width, self.cells, width, moved_to)
-        self._limit = int(slots * _FULL)
+        self._limit = int(slots * self._full)
 
 
 class BlockIndex:

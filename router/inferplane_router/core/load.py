@@ -42,6 +42,8 @@ class LoadTable:
         self._epoch = epoch
         self._unconfirmed_s = unconfirmed_s
         self.rows: Floats = np.zeros((64, LOADS))
+        self._sums = _cells_of(self.rows)
+        """The same numbers: single ones are read and written faster this way."""
         self._entries: dict[int, dict[Key, _Entry]] = {}
         self._due: list[tuple[float, int, Key]] = []
 
@@ -49,7 +51,7 @@ class LoadTable:
         if slots > self.rows.shape[0]:
             rows = np.zeros((slots, LOADS))
             rows[: self.rows.shape[0]] = self.rows
-            self.rows = rows
+            self.rows, self._sums = rows, _cells_of(rows)
 
     def expect(self, slot: int, request_id: str, *, prompt: int, uncached: int, now: float) -> None:
         """Count a request that was just routed there."""
@@ -129,20 +131,29 @@ class LoadTable:
         return len(self._entries.get(slot, ()))
 
     def _put(self, slot: int, key: Key, entry: _Entry) -> None:
-        self._take(slot, key)
-        self._entries.setdefault(slot, {})[key] = entry
+        entries = self._entries.get(slot)
+        if entries is None:
+            entries = self._entries[slot] = {}
+        elif (known := entries.get(key)) is not None:
+            self._add(slot, known, -1)
+        entries[key] = entry
         self._add(slot, entry, 1)
 
     def _take(self, slot: int, key: Key) -> None:
-        entry = self._entries.get(slot, {}).pop(key, None)
+        entries = self._entries.get(slot)
+        entry = None if entries is None else entries.pop(key, None)
         if entry is not None:
             self._add(slot, entry, -1)
 
     def _add(self, slot: int, entry: _Entry, sign: int) -> None:
-        row = self.rows[slot]
+        sums = self._sums
         if entry.prefilling:
-            row[AHEAD_TOKENS] += sign * entry.uncached_tokens
-            row[WAITING] += sign
+            sums[slot, AHEAD_TOKENS] += sign * entry.uncached_tokens
+            sums[slot, WAITING] += sign
         if entry.decodes:
-            row[IN_FLIGHT] += sign
-            row[CONTEXT_TOKENS] += sign * (entry.prompt_tokens + entry.output_tokens)
+            sums[slot, IN_FLIGHT] += sign
+            sums[slot, CONTEXT_TOKENS] += sign * (entry.prompt_tokens + entry.output_tokens)
+
+
+def _cells_of(rows: Floats) -> "memoryview[float]":
+    return rows.data.cast("B").cast("d", rows.shape)

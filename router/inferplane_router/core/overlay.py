@@ -20,9 +20,11 @@ from inferplane_router.core.block_index import Table
 from inferplane_router.core.index_kernels import Cells
 from inferplane_router.core.values import Hashes
 
-_BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
-_COLUMN: Final = np.uint64(1)
+_FULL: Final = 0.5
+"""Predictions are few and most look-ups find nothing, which costs least in tables that are half empty."""
 _Key = TypeVar("_Key", int, str)
+_Numbers = dict[int, None]
+"""A set in order of arrival."""
 
 
 @dataclass(slots=True)
@@ -38,12 +40,12 @@ class Overlay:
 
     def __init__(self, *, words: int = 1) -> None:
         self._words = words
-        self._bits = Table(words=words)
-        self._owners = Table(words=1)
+        self._bits = Table(words=words, full=_FULL)
+        self._owners = Table(words=1, full=_FULL)
         self._none: Cells = np.zeros(words + 1, np.uint64)
         self._entries: dict[int, _Entry] = {}
-        self._of_request: dict[str, list[int]] = {}
-        self._of_target: dict[int, list[int]] = {}
+        self._of_request: dict[str, _Numbers] = {}
+        self._of_target: dict[int, _Numbers] = {}
         self._blocks: dict[int, int] = {}
         self._due: list[tuple[float, int]] = []
         self._next = 1
@@ -78,13 +80,13 @@ class Overlay:
             return
         number, self._next = self._next, self._next + 1
         self._entries[number] = _Entry(request_id, target, keys, until)
-        self._of_request.setdefault(request_id, []).append(number)
-        self._of_target.setdefault(target, []).append(number)
+        self._of_request.setdefault(request_id, {})[number] = None
+        self._of_target.setdefault(target, {})[number] = None
         self._blocks[target] = self._blocks.get(target, 0) + keys.shape[0]
         heapq.heappush(self._due, (until, number))
         self._own(target, keys, number)
         while at_most and self._blocks[target] > at_most and len(self._of_target[target]) > 1:
-            self._drop(self._of_target[target][0])
+            self._drop(next(iter(self._of_target[target])))
 
     def shorten(self, request_id: str, target: int, until: float) -> None:
         """Let a request's entries at a target end earlier."""
@@ -120,23 +122,16 @@ class Overlay:
         return self._due[0][0] if self._due else None
 
     def _own(self, target: int, keys: Hashes, number: int) -> None:
-        self._bits.store(keys, _COLUMN + np.uint64(target >> 6), _BITS[target & 63])
-        owners = self._owners
+        bits, owners = self._bits, self._owners
+        bits.make_room(keys.shape[0])
         owners.make_room(keys.shape[0])
-        owners.used += kernels.own(owners.cells, owners.width, keys, np.uint64(target), np.uint64(number))
+        taken = kernels.own(bits.cells, bits.width, owners.cells, owners.width, keys, target, number)
+        bits.used += taken[0]
+        owners.used += taken[1]
 
     def _disown(self, target: int, keys: Hashes, number: int) -> None:
-        kernels.disown(
-            self._owners.cells,
-            self._owners.width,
-            keys,
-            np.uint64(target),
-            np.uint64(number),
-            self._bits.cells,
-            self._bits.width,
-            _COLUMN + np.uint64(target >> 6),
-            _BITS[target & 63],
-        )
+        bits, owners = self._bits, self._owners
+        kernels.disown(bits.cells, bits.width, owners.cells, owners.width, keys, target, number)
 
     def _drop(self, number: int) -> None:
         entry = self._entries.pop(number)
@@ -148,9 +143,9 @@ class Overlay:
             del self._blocks[entry.target]
 
 
-def _discard(index: dict[_Key, list[int]], key: _Key, number: int) -> None:
-    """Take a number out of an index of lists; an empty list goes with it."""
+def _discard(index: dict[_Key, _Numbers], key: _Key, number: int) -> None:
+    """Take a number out of an index of numbers; an empty set goes with it."""
     numbers = index[key]
-    numbers.remove(number)
+    del numbers[number]
     if not numbers:
         del index[key]

@@ -11,7 +11,7 @@ from inferplane_router.core.prefetch import prefetch
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _R29 = np.uint64(29)
-_ONE = np.uint64(1)
+_ONE, _R6, _M63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @inline
@@ -23,62 +23,67 @@ def _pair(key: np.uint64, target: np.uint64) -> np.uint64:
     return value | _ONE
 
 
-@kernel
-def own(cells: Cells, width: np.uint64, keys: Words, target: np.uint64, owner: np.uint64) -> int:
-    """Make `owner` the owner of every (key, target); return how many empty slots were taken."""
-    taken = 0
-    slots = slots_of(cells, width)
+@inline
+def _row_for(cells: Cells, width: np.uint64, key: np.uint64, slots: np.uint64) -> np.uint64:
+    """Return the row that a key has or may take: its own, else a dead one on its way, else the empty one at its end."""
     end = slots * width
+    row = home(key, slots, width)
+    dead = end
+    while cells[row] != key and cells[row] != ZERO:
+        if dead == end and is_dead(cells, row, width):
+            dead = row
+        row += width
+        if row == end:
+            row = ZERO
+    return dead if cells[row] == ZERO and dead != end else row
+
+
+@kernel
+def own(  # noqa: PLR0917  # kernels take positional arguments only
+    bits: Cells, bits_width: np.uint64, owners: Cells, width: np.uint64, keys: Words, target: int, owner: int
+) -> tuple[int, int]:
+    """Set the target's bit of every key and make `owner` its owner; return how many empty slots both tables lost."""
+    taken_bits, taken_owners = 0, 0
+    number, holder = np.uint64(target), np.uint64(owner)
+    column, bit = _ONE + (number >> _R6), _ONE << (number & _M63)
+    slots, bit_slots = slots_of(owners, width), slots_of(bits, bits_width)
     n = keys.shape[0]
-    for at in range(min(AHEAD, n)):
-        prefetch(cells, home(_pair(keys[at], target), slots, width))
-    for at in range(n):
+    for at in range(-AHEAD, n):
         if at + AHEAD < n:
-            prefetch(cells, home(_pair(keys[at + AHEAD], target), slots, width))
-        pair = _pair(keys[at], target)
-        row = home(pair, slots, width)
-        dead = end
-        while cells[row] != pair and cells[row] != ZERO:
-            if dead == end and is_dead(cells, row, width):
-                dead = row
-            row += width
-            if row == end:
-                row = ZERO
-        if cells[row] == ZERO:
-            if dead != end:
-                row = dead
-            else:
-                taken += 1
-        cells[row] = pair
-        cells[row + _ONE] = owner
-    return taken
+            prefetch(owners, home(_pair(keys[at + AHEAD], number), slots, width))
+            prefetch(bits, home(keys[at + AHEAD], bit_slots, bits_width))
+        if at < 0 or keys[at] == ZERO:
+            continue
+        row = _row_for(bits, bits_width, keys[at], bit_slots)
+        taken_bits += bits[row] == ZERO
+        bits[row] = keys[at]
+        bits[row + column] |= bit
+        pair = _pair(keys[at], number)
+        row = _row_for(owners, width, pair, slots)
+        taken_owners += owners[row] == ZERO
+        owners[row] = pair
+        owners[row + _ONE] = holder
+    return taken_bits, taken_owners
 
 
 @kernel
 def disown(  # noqa: PLR0917  # kernels take positional arguments only
-    cells: Cells,
-    width: np.uint64,
-    keys: Words,
-    target: np.uint64,
-    owner: np.uint64,
-    bits: Cells,
-    bits_width: np.uint64,
-    column: np.uint64,
-    bit: np.uint64,
+    bits: Cells, bits_width: np.uint64, owners: Cells, width: np.uint64, keys: Words, target: int, owner: int
 ) -> None:
     """Clear owner and bit of every key that `owner` owns, of every owned key when `owner` is 0."""
-    slots = slots_of(cells, width)
-    bit_slots = slots_of(bits, bits_width)
+    number, only = np.uint64(target), np.uint64(owner)
+    column, bit = _ONE + (number >> _R6), _ONE << (number & _M63)
+    slots, bit_slots = slots_of(owners, width), slots_of(bits, bits_width)
     n = keys.shape[0]
     for at in range(n):
         if at + AHEAD < n:
-            prefetch(cells, home(_pair(keys[at + AHEAD], target), slots, width))
+            prefetch(owners, home(_pair(keys[at + AHEAD], number), slots, width))
             prefetch(bits, home(keys[at + AHEAD], bit_slots, bits_width))
-        row = row_of(cells, _pair(keys[at], target), slots, width)
-        holder = cells[row + _ONE]
-        if holder == ZERO or (owner != ZERO and holder != owner):  # noqa: PLR1714  # numba has no tuple membership
+        row = row_of(owners, _pair(keys[at], number), slots, width)
+        holder = owners[row + _ONE]
+        if holder == ZERO or (only != ZERO and holder != only):  # noqa: PLR1714  # numba has no tuple membership
             continue
-        cells[row + _ONE] = ZERO
+        owners[row + _ONE] = ZERO
         found = row_of(bits, keys[at], bit_slots, bits_width)
         if found != bit_slots * bits_width:
             bits[found + column] &= ~bit

@@ -20,13 +20,14 @@ from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.placing import Placed
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
 from inferplane_router.core.values import Ask, TargetRef
+from inferplane_runtime.values import value
 
 _CANDIDATES: Final = 64
 _REPORTS: Final = 8
 _MS: Final = 1000.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Appraisal:
     """What was known of the targets when one request was placed, by slot; nothing here is written to afterwards."""
 

@@ -118,12 +118,13 @@ class RouterCore:
         return tuple(names)
 
     def pick(self, ask: Ask, now: float) -> Answer:
-        service = self._services.get(service_key(ask.model.service))
+        key = service_key(ask.model.service)
+        service = self._services.get(key)
         if ask.request_id in self._service_of:
             raise ValueError(f"request_id {ask.request_id!r} is in force already; use another one")
         if service is None:
             return self._counters.count(_service_gone(ask))
-        self._service_of[ask.request_id] = service_key(ask.model.service)
+        self._service_of[ask.request_id] = key
         return self._answered(service.pick(ask, now, self._wall_clock()))
 
     def retry(self, request_id: str, failed_worker: str, now: float) -> Answer:

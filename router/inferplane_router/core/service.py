@@ -4,7 +4,7 @@ A request is in force from its decision until `complete`, until its decode worke
 knows of it any more.  Invariant: what a request reserves (load entries, predicted blocks) is released with it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -30,13 +30,13 @@ from inferplane_router.core.values import (
     Answer,
     Ask,
     Expectation,
-    Hashes,
     Queued,
     RefusalReason,
     Refused,
     Routed,
     TargetRef,
 )
+from inferplane_runtime.values import value
 
 _APPROXIMATE_S: Final = 120.0
 """How long our own decisions stand for a cache whose events are not believed."""
@@ -51,7 +51,7 @@ _OUTCOMES: Final[dict[RefusalReason, PickOutcome]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Flight:
     """A request in force."""
 
@@ -173,7 +173,7 @@ class Service:
             decode_cached_tokens=hits[choice.decode],
             ttft_s=choice.ttft_s,
             tpot_s=choice.tpot_s,
-            expects=self._predict(ask, slots, placed.hashes, now, choice.ttft_s),
+            expects=self._predict(ask, slots, placed, now),
         )
         self.flights[ask.request_id] = Flight(ask, routed, slots, now)
         space = self.fleet.space_at(computing)
@@ -195,16 +195,21 @@ class Service:
         )
         return routed
 
-    def _predict(
-        self, ask: Ask, slots: tuple[int, ...], hashes: list[Hashes], now: float, ttft_s: float
-    ) -> tuple[Expectation, ...]:
+    def _predict(self, ask: Ask, slots: tuple[int, ...], placed: Placed, now: float) -> tuple[Expectation, ...]:
+        """Count the blocks that the request will add; those that its worker has said it holds need no prediction."""
         expects: list[Expectation] = []
         for slot in slots:
             number = int(self.fleet.space_of[slot])
-            if number >= len(hashes) or not hashes[number].shape[0]:
+            if number >= len(placed.hashes):
                 continue
-            keys, space = hashes[number], self.fleet.spaces[number]
-            lives_s = EXPECTED_S + 2 * ttft_s if space.trusts(slot) else _APPROXIMATE_S
+            keys, space = placed.hashes[number], self.fleet.spaces[number]
+            if space.trusts(slot):
+                keys = keys[int(placed.view.terms[slot, kernels.FIRM_TOKENS]) // space.key.block_size :]
+                lives_s = EXPECTED_S + 2 * placed.choice.ttft_s
+            else:
+                lives_s = _APPROXIMATE_S
+            if not keys.shape[0]:
+                continue
             at_most = int(self.fleet.kv_blocks[slot])
             space.overlay.predict(ask.request_id, slot, keys, now + lives_s, at_most=at_most)
             ref = self._ref(slot)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from inferplane_api.catalogue import CatalogueService
 from inferplane_engine.identity import Adapter, KeySpace
+from inferplane_runtime.values import value
 
 Tokens = NDArray[np.int32]
 Hashes = NDArray[np.uint64]
@@ -31,7 +32,7 @@ class ModelFacts:
     """host:port of the agents that serve the tokenizer's files under `/model/files`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ResolvedModel:
     """A model name as a client wrote it, led to one service (a weighted choice where a ModelRoute says so)."""
 
@@ -52,7 +53,7 @@ class UnknownModel:
     known_names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Ask:
     """One request that wants a place."""
 
@@ -91,7 +92,7 @@ class TargetRef:
     """host:port of the agent's data path."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Expectation:
     """Blocks that a routed request will store on a target; sent to its agent as `Expect`."""
 
@@ -100,7 +101,7 @@ class Expectation:
     hashes: Hashes
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Routed:
     """A place was chosen and is reserved until `complete` or until the agents report the request."""
 
