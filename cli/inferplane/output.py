@@ -73,7 +73,7 @@ def table_lines(
     return lines
 
 
-_COLOURS = {
+COLOURS = {
     "Ready": "green",
     "ok": "green",
     "*": "green",
@@ -92,5 +92,5 @@ _COLOURS = {
 def _painted(cell: str, *, head: bool) -> str:
     if head:
         return click.style(cell, bold=True)
-    colour = _COLOURS.get(cell.strip())
+    colour = COLOURS.get(cell.strip())
     return click.style(cell, fg=colour) if colour else cell

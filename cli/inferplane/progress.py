@@ -1,4 +1,4 @@
-"""Progress of workers: one line per change in a pipe or log, a table that is redrawn on a terminal."""
+"""Progress of gateway and workers: one line per change in a pipe or log, a table that is redrawn on a terminal."""
 
 from types import TracebackType
 from typing import Protocol, Self
@@ -6,7 +6,8 @@ from typing import Protocol, Self
 import click
 
 from inferplane.context import Context
-from inferplane_operator.local.status import Status, WorkerStatus
+from inferplane.output import COLOURS
+from inferplane_operator.local.status import InstancePhase, Status, WorkerPhase
 
 
 class Progress(Protocol):
@@ -30,9 +31,10 @@ class _LineProgress:
         self._shown: dict[str, str] = {}
 
     def show(self, status: Status) -> None:
-        for worker in status.workers:
-            self._tell(worker.name, _line(worker))
-        for name in self._shown.keys() - {worker.name for worker in status.workers}:
+        parts = _parts(status)
+        for name, phase, reason in parts:
+            self._tell(name, f"{name}: {phase}{f' ({reason})' if reason else ''}")
+        for name in self._shown.keys() - {name for name, _, _ in parts}:
             click.echo(f"{name}: gone", err=True)
             del self._shown[name]
 
@@ -50,8 +52,13 @@ class _LineProgress:
         return
 
 
-def _line(worker: WorkerStatus) -> str:
-    return f"{worker.name}: {worker.phase.value}{f' ({worker.reason})' if worker.reason else ''}"
+def _parts(status: Status) -> list[tuple[str, str, str]]:
+    """Return name, phase and reason of everything that is waited for; the gateway may well be the last."""
+    workers = [(worker.name, worker.phase.value, worker.reason) for worker in status.workers]
+    if status.phase in (InstancePhase.STOPPING, InstancePhase.STOPPED):
+        return workers
+    phase = WorkerPhase.STARTING if status.gateway_reason else WorkerPhase.READY
+    return [("gateway", phase.value, status.gateway_reason), *workers]
 
 
 class _TerminalProgress:
@@ -66,10 +73,10 @@ class _TerminalProgress:
         from rich.text import Text  # noqa: PLC0415
 
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for head in ("WORKER", "PHASE", "REASON"):
+        for head in ("", "PHASE", "REASON"):
             table.add_column(head, overflow="ellipsis", no_wrap=True)
-        for worker in status.workers:
-            table.add_row(worker.name, worker.phase.value, Text(worker.reason))
+        for name, phase, reason in _parts(status):
+            table.add_row(name, Text(phase, style=COLOURS.get(phase, "")), Text(reason))
         self._live.update(table, refresh=True)
 
     def __enter__(self) -> Self:

@@ -343,6 +343,9 @@ def test_diagnose_exits_1_when_something_is_wrong(call: Call, demo: StateDir) ->
     shown, as_json = call("diagnose"), call("diagnose", "-o", "json")
 
     assert (shown.exit_code, as_json.exit_code) == (1, 1)
-    assert shown.stdout.splitlines()[1].startswith("PROBLEM")
-    assert "does not answer (ConnectError)" in shown.stdout
+    first, fix, *_, last = shown.stdout.splitlines()
+    assert first.startswith("PROBLEM   gateway ")
+    assert "does not answer (ConnectError)" in first
+    assert fix.index("fix: see `inferplane logs router`") == first.index("http://")
+    assert last == "3 problems"
     assert json.loads(as_json.stdout)["healthy"] is False

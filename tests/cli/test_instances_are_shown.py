@@ -29,10 +29,12 @@ def test_the_only_instance_is_shown_whole(call: Call, demo: StateDir) -> None:
     assert result.stdout.splitlines() == [
         "demo: Ready",
         "gateway http://127.0.0.1:9   router 127.0.0.1:3   models m",
+        "",
         "POOL     READY   UP-TO-DATE   BOUNDS",
-        "decode   1/1     1            1..4",
+        "decode     1/1            1   1..4",
+        "",
         "WORKER     PHASE   RESTARTS   REVISION   ADDRESS",
-        "decode-0   Ready   0          abc        127.0.0.1:1",
+        "decode-0   Ready          0   abc        127.0.0.1:1",
     ]
 
 

@@ -95,7 +95,7 @@ def test_a_second_up_reconciles_the_running_instance(call: Call, context: Contex
         "curl http://127.0.0.1:9/v1/chat/completions -H 'content-type: application/json' "
         """-d '{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}'"""
     )
-    assert result.stderr == "decode-0: Ready\n"
+    assert result.stderr == "gateway: Ready\ndecode-0: Ready\n"
     assert desired is not None
     assert desired.manifests[0]["metadata"]["name"] == "demo"
 
@@ -182,7 +182,7 @@ def test_scale_waits_when_asked_to(call: Call, context: Context) -> None:
         result = call("scale", "decode", "2", "--wait")
 
     assert result.exit_code == 0
-    assert result.stderr == "decode-0: Ready\n"
+    assert result.stderr == "gateway: Ready\ndecode-0: Ready\n"
 
 
 def test_an_instance_that_is_being_stopped_is_waited_for(

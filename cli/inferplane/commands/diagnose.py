@@ -11,7 +11,9 @@ from inferplane.errors import CommandError
 from inferplane.examine import examine
 from inferplane.instances import choose
 from inferplane.options import state_dir_option
-from inferplane.output import Format, output_option, show_document, show_table
+from inferplane.output import Format, output_option, show_document
+
+_WRONG = "PROBLEM"
 
 
 @click.command("diagnose")
@@ -36,5 +38,16 @@ def _show(context: Context, findings: list[Finding], form: Format) -> None:
     if form is not Format.TABLE:
         show_document({"healthy": healthy(findings), "findings": [asdict(finding) for finding in findings]}, form)
         return
-    rows = [["ok" if finding.ok else "PROBLEM", finding.check, finding.detail, finding.fix] for finding in findings]
-    show_table(context, ("", "what", "found", "fix"), rows)
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        mark = _mark(context, ok=finding.ok)
+        click.echo(f"{mark}   {finding.check.ljust(width)}   {finding.detail}")
+        if finding.fix:
+            click.echo(f"{' ' * (len(_WRONG) + 6 + width)}fix: {finding.fix}")
+    wrong = sum(not finding.ok for finding in findings)
+    click.echo(f"\n{wrong} problem{'s' * (wrong != 1)}" if wrong else "\nnothing is wrong")
+
+
+def _mark(context: Context, *, ok: bool) -> str:
+    text = ("ok" if ok else _WRONG).ljust(len(_WRONG))
+    return click.style(text, fg="green" if ok else "red") if context.terminal and context.colour else text

@@ -95,7 +95,8 @@ def _show(context: Context, status: Status, form: Format) -> None:
         [pool.name, f"{pool.ready}/{pool.replicas}", str(pool.updated), f"{pool.min_replicas}..{pool.max_replicas}"]
         for pool in status.pools
     ]
-    show_table(context, ("pool", "ready", "up-to-date", "bounds"), pools)
+    click.echo()
+    show_table(context, ("pool", "ready", "up-to-date", "bounds"), pools, right={1, 2})
     if not status.workers:
         return
     workers = [
@@ -110,4 +111,6 @@ def _show(context: Context, status: Status, form: Format) -> None:
         ]
         for worker in status.workers
     ]
-    show_table(context, ("worker", "phase", "restarts", "revision", "address", "gpus", "reason"), workers)
+    click.echo()
+    heads = ("worker", "phase", "restarts", "revision", "address", "gpus", "reason")
+    show_table(context, heads, workers, right={2})

@@ -54,6 +54,7 @@ def status_of(picture: Picture) -> Status:
         url=router.url if router else "",
         grpc=router.grpc if router else "",
         metrics=router.metrics if router else "",
+        gateway_reason="; ".join(problem.text for problem in _router_problems(router)),
         router=router.process if router else None,
         pools=tuple(_pool_status(pool, picture.workers) for pool in picture.blueprint.pools),
         workers=tuple(picture.workers),
@@ -100,10 +101,10 @@ class _Problem:
 
 def _router_problems(router: RouterView | None) -> list[_Problem]:
     if router is None:
-        return [_Problem("router is not started yet")]
+        return [_Problem("the router is not started yet")]
     if router.readiness.ready:
         return []
-    return [_Problem(f"router: {router.readiness.reason}", failed=router.process.restarts > 0)]
+    return [_Problem(f"the router {router.readiness.reason}", failed=router.process.restarts > 0)]
 
 
 def _worker_problems(workers: Sequence[WorkerStatus]) -> list[_Problem]:

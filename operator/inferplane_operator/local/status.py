@@ -87,6 +87,9 @@ class Status(_Value):
     url: str = Field(default="", description="The gateway, once it listens.")
     grpc: str = Field(default="", description="host:port of the Router service.")
     metrics: str = Field(default="", description="host:port of the router's metrics.")
+    gateway_reason: str = Field(
+        default="", description="Why the gateway does not answer, in words; empty when it does."
+    )
     router: ChildStatus | None = None
     pools: tuple[PoolStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
