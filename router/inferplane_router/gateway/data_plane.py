@@ -275,8 +275,11 @@ class DataPlane:
     def _take(self, placement: Placement, answer: Answer) -> None:
         if isinstance(answer, Routed):
             placement.known = True
+            meters = self._meters.of(placement.wish.model.service.name)
+            meters.predicted_ttft.observe(answer.ttft_s)
+            meters.predicted_tpot.observe(answer.tpot_s)
             if placement.queued_at is not None:
-                self._meters.of(placement.wish.model.service.name).queue.observe(self.now() - placement.queued_at)
+                meters.queue.observe(self.now() - placement.queued_at)
                 placement.queued_at = None
             for expectation in answer.expects:
                 self._announcer.announce(answer.request_id, expectation)

@@ -1,6 +1,7 @@
 """The gateway's counters, bound once to each service: what the hot path touches is an attribute and an addition."""
 
 from inferplane_runtime.metrics.catalogue import gateway as names
+from inferplane_runtime.metrics.catalogue import router as core_names
 from inferplane_runtime.metrics.instruments import Cell, Cells, Instruments
 
 
@@ -13,6 +14,8 @@ class ServiceMeters:
         "disconnects",
         "duration",
         "pick",
+        "predicted_tpot",
+        "predicted_ttft",
         "prompt_tokens",
         "queue",
         "running",
@@ -30,6 +33,8 @@ class ServiceMeters:
         self.queue = meters.queue.labels(service)
         self.tokenise = meters.tokenise.labels(service)
         self.pick = meters.pick.labels(service)
+        self.predicted_ttft = meters.predicted_ttft.labels(service)
+        self.predicted_tpot = meters.predicted_tpot.labels(service)
         self.prompt_tokens = meters.prompt_tokens.labels(service)
         self.running = meters.running.labels(service)
         self.disconnects = meters.disconnects.labels(service)
@@ -77,6 +82,8 @@ class GatewayMeters:
         self.queue = instruments.distributions(names.QUEUE_TIME)
         self.tokenise = instruments.distributions(names.TOKENISE_TIME)
         self.pick = instruments.distributions(names.PICK_TIME)
+        self.predicted_ttft = instruments.distributions(core_names.PREDICTED_TTFT)
+        self.predicted_tpot = instruments.distributions(core_names.PREDICTED_TPOT)
         self.prompt_tokens = instruments.distributions(names.PROMPT_TOKENS)
         self._rejected = instruments.cells(names.REJECTED)
         self._connections = instruments.cells(names.CONNECTIONS).labels()
