@@ -18,6 +18,7 @@ from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_ex
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.block_index import BlockIndex
 from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
+from inferplane_router.core.crowd import Crowd, Standing
 from inferplane_router.core.index_kernels import PLANES
 from inferplane_router.core.load import LoadTable
 from inferplane_router.core.overlay import Overlay
@@ -39,7 +40,7 @@ from inferplane_router.core.score_kernels import (
     Floats,
     Slots,
 )
-from inferplane_router.core.values import Hashes, TargetRef, Tokens
+from inferplane_router.core.values import Hashes, Health, TargetRef, Tokens
 
 Mask = NDArray[np.bool_]
 
@@ -138,12 +139,26 @@ class Fleet:
         self.adapters: dict[Adapter, Mask] = {}
         self.refs: tuple[TargetRef | None, ...] = (None,) * self.size
         """Replaced as a whole, so that a decision record may keep the one it was made with."""
+        self._standings: dict[int, Standing] = {}
+        self.crowd = self._who_is_there()
+        """Replaced as a whole, like `refs`."""
 
     def refresh(self) -> None:
         """Follow a change of who is ready, of revisions or of abilities."""
         self.version += 1
         self.zones = self.tags[:, ZONE].copy()
         self.open = Open.of(self, self.ready_prefill, self.ready_decode)
+        self.crowd = self._who_is_there()
+
+    def stand(self, slots: range, standing: Standing) -> None:
+        """Write down what a worker is to its service and how it fares; who may be asked follows from it."""
+        usable = standing.health in {Health.READY, Health.SUSPECT}
+        for slot in slots:
+            self.ready_decode[slot] = usable and standing.decodes
+            self.ready_prefill[slot] = usable and not standing.decodes
+            self.suspect[slot] = standing.health is Health.SUSPECT
+            self._standings[slot] = standing
+        self.refresh()
 
     def allot(self, ranks: int) -> range:
         """Find consecutive free slots for a worker's ranks."""
@@ -169,6 +184,7 @@ class Fleet:
                 space.trust(slot, exact=False)
             self.space_of[slot] = -1
             self.pool_of.pop(slot, None)
+            self._standings.pop(slot, None)
             for mask in self.adapters.values():
                 mask[slot] = False
             self._free.append(slot)
@@ -263,6 +279,10 @@ class Fleet:
         """Return the key space of a slot, None before its worker has identified itself."""
         number = int(self.space_of[slot])
         return self.spaces[number] if number >= 0 else None
+
+    def _who_is_there(self) -> Crowd:
+        limits, revisions = self.tags[:, MOST_REQUESTS].copy(), self.tags[:, REVISION].copy()
+        return Crowd(self.refs, dict(self._standings), limits, revisions)
 
     def _space_number(self, key: KeySpace) -> int:
         for number, space in enumerate(self.spaces):

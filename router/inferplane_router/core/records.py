@@ -7,6 +7,7 @@ oldest go first.  Invariant: the terms of a candidate add up to its cost.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from inferplane_api.proto.router_pb2 import (
@@ -16,7 +17,9 @@ from inferplane_api.proto.router_pb2 import (
     PickOutcome,
 )
 from inferplane_api.proto.worker_pb2 import RequestReport
+from inferplane_router.core import exclusions
 from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.crowd import Crowd
 from inferplane_router.core.placing import Placed
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
 from inferplane_router.core.values import Ask, TargetRef
@@ -87,6 +90,8 @@ class Decision:
     block_size: int = 0
     exact: bool = True
     appraisal: Appraisal | None = None
+    crowd: Crowd | None = None
+    """Who there was; None where the decision came before a look at them."""
     reports: list[RequestReport] = field(default_factory=list[RequestReport])
 
 
@@ -140,6 +145,10 @@ def readable(decision: Decision) -> DecisionRecord:
         record.predicted_prefill_cached_tokens = appraisal.hit_tokens(computing)
         record.predicted_decode_cached_tokens = appraisal.hit_tokens(decision.decode)
         record.candidates.extend(_candidates(decision, appraisal))
+    if decision.crowd is not None:
+        among = frozenset[int]() if appraisal is None else exclusions.asked(appraisal.prefills, appraisal.decodes)
+        room = _CANDIDATES - len(record.candidates)
+        record.candidates.extend(islice(exclusions.not_asked(ask, decision.crowd, among), room))
     return record
 
 
@@ -150,20 +159,26 @@ def _candidates(decision: Decision, appraisal: Appraisal) -> list[Candidate]:
     if chosen is not None:
         pairs += [(decision.decode, prefill) for prefill in appraisal.prefills.tolist() if prefill != chosen]
     found = [_candidate(decision, appraisal, decode, prefill) for decode, prefill in pairs]
-    found.sort(key=lambda candidate: (not candidate.chosen, candidate.cost_ms))
+    found.sort(key=lambda each: (not each.chosen, bool(each.excluded_because), each.cost_ms))
     return found[:_CANDIDATES]
 
 
 def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None) -> Candidate:
     terms_s = _terms(appraisal, decode, prefill)
     source, target = None if prefill is None else appraisal.refs[prefill], appraisal.refs[decode]
-    chosen_prefill = decision.prefills[0] if decision.prefills else None
+    chosen = (decode, prefill) == (decision.decode, decision.prefills[0] if decision.prefills else None)
+    excluded_because = ""
+    if not chosen and decision.crowd is not None:
+        excluded_because = exclusions.not_choosable(
+            decision.crowd, appraisal.terms, appraisal.question, decode, prefill
+        )
     return Candidate(
         decode_worker=target.worker_id if target else "",
         decode_rank=target.rank if target else 0,
         prefill_worker=source.worker_id if source else "",
         prefill_rank=source.rank if source else 0,
-        chosen=decode == decision.decode and prefill == chosen_prefill,
+        chosen=chosen,
+        excluded_because=excluded_because,
         prefill_hit_tokens=appraisal.hit_tokens(decode if prefill is None else prefill),
         decode_hit_tokens=appraisal.hit_tokens(decode),
         terms_ms={name: seconds * _MS for name, seconds in terms_s.items()},

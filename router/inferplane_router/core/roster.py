@@ -16,6 +16,7 @@ from inferplane_api.catalogue import CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.capabilities import Capability
 from inferplane_engine.identity import Adapter, KeySpace, seed
+from inferplane_router.core.crowd import Standing
 from inferplane_router.core.fleet import Fleet, Space
 from inferplane_router.core.health import EVENT_OF_PHASE, HealthEvent, after
 from inferplane_router.core.index_kernels import DEVICE, DISK, HOST, RESUMABLE
@@ -117,6 +118,11 @@ class Worker:
         return self.entry.role is WorkerRole.DECODE
 
     @property
+    def _adapters(self) -> frozenset[Adapter]:
+        known = self.identity.adapters if self.identity is not None else ()
+        return frozenset(Adapter(each.name, each.revision) for each in known)
+
+    @property
     def space(self) -> Space | None:
         return self.fleet.space_at(self.slots.start) if self.slots else None
 
@@ -132,12 +138,7 @@ class Worker:
 
     def show(self) -> None:
         """Write to the fleet who may be asked."""
-        usable = self.health in {Health.READY, Health.SUSPECT}
-        for slot in self.slots:
-            self.fleet.ready_decode[slot] = usable and self.decodes
-            self.fleet.ready_prefill[slot] = usable and not self.decodes
-            self.fleet.suspect[slot] = self.health is Health.SUSPECT
-        self.fleet.refresh()
+        self.fleet.stand(self.slots, Standing(self.decodes, self.health, self._adapters))
 
     def judge(self, now: float) -> None:
         """Decide about a suspect worker whose time has come."""
@@ -194,7 +195,7 @@ class Worker:
                 hybrid=identity.hybrid,
                 drop_blocks=identity.speculative_drop_blocks,
             )
-        self.fleet.set_adapters(self.slots, {Adapter(each.name, each.revision) for each in identity.adapters})
+        self.fleet.set_adapters(self.slots, self._adapters)
         self.show()
         self.show_trust()
 

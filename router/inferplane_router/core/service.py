@@ -191,6 +191,7 @@ class Service:
                 block_size=space.key.block_size if space else 0,
                 exact=space is not None and space.trusts(computing),
                 appraisal=appraisal_of(placed),
+                crowd=self.fleet.crowd,
             )
         )
         return routed
@@ -230,7 +231,7 @@ class Service:
         return Queued(ask.request_id, position, waiting.deadline)
 
     def _refuse(self, ask: Ask, reason: RefusalReason, wall_s: float, message: str) -> Refused:
-        self._records.add(Decision(ask, wall_s, self._policy.name, _OUTCOMES[reason], message))
+        self._records.add(Decision(ask, wall_s, self._policy.name, _OUTCOMES[reason], message, crowd=self.fleet.crowd))
         retry_after_s = self.line.pace.retry_after_s(len(self.line) + 1, len(self.flights))
         return Refused(ask.request_id, reason, message, retry_after_s)
 
