@@ -35,6 +35,8 @@ venv: .venv/.complete ## .venv: the project, editable, and all that development 
 	@test -x $(UV) || $(VENV)/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
 	$(UV) pip install --quiet --compile-bytecode --python $(VENV)/python -r requirements/dev.txt
 	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(VENV)/python -e .
+	@echo "compiling the router's kernels, once (half a minute)"
+	@$(VENV)/python -c 'from inferplane_router.core.warming import warm; warm()'
 	@touch $@
 
 .PHONY: engine

@@ -50,10 +50,11 @@ def main() -> int:
     set_up()
     folder = Path(tempfile.mkdtemp(prefix="inferplane-demo-"))
     port = GATEWAY_PORT if is_free(GATEWAY_PORT) else 0
-    say(f"\nStarting examples/smollm2.yaml: one prefill and two decode workers, gateway on port {port or 'any'} ...")
+    say("\nStarting examples/smollm2.yaml: one prefill and two decode workers, each with a vLLM engine.")
+    say(f"This takes a minute or more; logs are in {folder}/logs")
     service = LocalService.start(MANIFEST, folder, port=port)
     try:
-        say(f"ready after {service.wait_ready(READY_LIMIT_S):.0f} s: {service.ready_status().url}")
+        say(f"ready after {service.wait_ready(READY_LIMIT_S, tell=say):.0f} s: {service.ready_status().url}")
         transferred = converse(service)
     except ServiceFailedError as error:
         say(f"\n{error}")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -73,9 +74,19 @@ class LocalService:
     def worker(self, name: str) -> WorkerStatus:
         return next(worker for worker in self.ready_status().workers if worker.name == name)
 
-    def wait_ready(self, limit_s: float) -> float:
-        """Wait until every worker and the gateway serve; return the seconds since the start."""
+    def wait_ready(self, limit_s: float, tell: Callable[[str], None] = lambda _: None) -> float:
+        """Wait until every worker and the gateway serve; return the seconds since the start.
+
+        `tell` gets what `up` says meanwhile, line by line.
+        """
+        told = 0
         while (waited := time.monotonic() - self.started_at) < limit_s:
+            said = self.output.read_text(errors="replace").split("\n")[
+                :-1
+            ]  # what follows the last newline is not whole
+            for line in said[told:]:
+                tell(f"  {waited:3.0f} s  {line}")
+            told = len(said)
             if self.process.poll() is not None:
                 raise ServiceFailedError(f"`up` ended with {self.process.returncode}:\n{self.last_words()}")
             status = self.status()

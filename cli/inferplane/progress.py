@@ -54,7 +54,10 @@ class _LineProgress:
 
 def _parts(status: Status) -> list[tuple[str, str, str]]:
     """Return name, phase and reason of everything that is waited for; the gateway may well be the last."""
-    workers = [(worker.name, worker.phase.value, worker.reason) for worker in status.workers]
+    workers = [
+        (worker.name, worker.phase.value, "" if worker.reason == worker.phase.lower() else worker.reason)
+        for worker in status.workers
+    ]
     if status.phase in (InstancePhase.STOPPING, InstancePhase.STOPPED):
         return workers
     phase = WorkerPhase.STARTING if status.gateway_reason else WorkerPhase.READY

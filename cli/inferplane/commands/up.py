@@ -179,6 +179,7 @@ def _run_in_foreground(context: Context, instance: Instance, generation: int, ti
         code = process.wait()
         if not drained:
             raise CommandError("killed before everything had drained") from None
+        click.echo(f"{instance.name} is down", err=True)
     except CommandError:
         runner.ask_to_end(instance.state)
         process.wait()

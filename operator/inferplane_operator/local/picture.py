@@ -54,7 +54,7 @@ def status_of(picture: Picture) -> Status:
         url=router.url if router else "",
         grpc=router.grpc if router else "",
         metrics=router.metrics if router else "",
-        gateway_reason="; ".join(problem.text for problem in _router_problems(router)),
+        gateway_reason=_gateway_reason(router),
         router=router.process if router else None,
         pools=tuple(_pool_status(pool, picture.workers) for pool in picture.blueprint.pools),
         workers=tuple(picture.workers),
@@ -99,12 +99,17 @@ class _Problem:
     failed: bool = False
 
 
-def _router_problems(router: RouterView | None) -> list[_Problem]:
+def _gateway_reason(router: RouterView | None) -> str:
+    """Say why the gateway does not answer; empty when it does."""
     if router is None:
-        return [_Problem("the router is not started yet")]
-    if router.readiness.ready:
-        return []
-    return [_Problem(f"the router {router.readiness.reason}", failed=router.process.restarts > 0)]
+        return "not started"
+    return "" if router.readiness.ready else router.readiness.reason
+
+
+def _router_problems(router: RouterView | None) -> list[_Problem]:
+    reason = _gateway_reason(router)
+    crashed = router is not None and router.process.restarts > 0
+    return [_Problem(f"router: {reason}", failed=crashed)] if reason else []
 
 
 def _worker_problems(workers: Sequence[WorkerStatus]) -> list[_Problem]:
