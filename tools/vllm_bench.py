@@ -1,7 +1,8 @@
 """Run `vllm bench serve` against a gateway, from the CPU environment.
 
 The CPU build of vLLM is a distribution of another name, and the `vllm` command asks for metadata under its own; so the
-program is started as a module, with metadata of that name beside it.
+program is started as a module, with metadata of that name beside it.  The version there ends in `+cpu`: by that vLLM
+tells that it is built for CPUs, and loads kernels that this machine has the instructions for.
 
 Usage: tools/vllm_bench.py URL MODEL_FOLDER SERVED_NAME [arguments of vllm bench serve ...]
 """
@@ -33,9 +34,9 @@ def main() -> int:
 
 
 def pretend_to_be_vllm(folder: Path) -> None:
-    metadata = folder / "vllm-0.32.0.dist-info"
+    metadata = folder / "vllm-0.32.0+cpu.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n")
 
 
 if __name__ == "__main__":
