@@ -115,7 +115,7 @@ def test_history_is_found_in_the_cache() -> None:
     with_sim(test)
 
 
-def test_salts_and_adapters_do_not_share() -> None:
+def test_salts_and_adapters_do_not_share_blocks_and_a_salt_changes_no_word() -> None:
     async def test(sim: Sim) -> None:
         prompt = "word " * 40
         answers = [
@@ -123,9 +123,12 @@ def test_salts_and_adapters_do_not_share() -> None:
             for more in ({}, {"cache_salt": "a"}, {"model": "tuned"}, {"cache_salt": "a"})
         ]
         cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
+        plain, salted, tuned, again = (answer["choices"][0]["text"] for answer in answers)
 
         assert cached[:3] == [0, 0, 0]
         assert cached[3] > 0
+        assert plain == salted == again
+        assert tuned != plain
 
     with_sim(test, "--lora-modules", "tuned=/adapters/tuned")
 

@@ -108,7 +108,7 @@ class Sequence:
         self.computed = 0
         self.tables = [[] for _ in range(self.groups)]
         self.stored = [0] * self.groups
-        self.state = seed_state(salt=self.request.salt, adapter=self.request.adapter)
+        self.state = seed_state(self.request.adapter)
         self.folded = 0
         self.writer = None
         self.spoken = 0
