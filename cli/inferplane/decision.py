@@ -126,12 +126,17 @@ def notes(record: router_pb2.DecisionRecord) -> list[str]:
     left = len(_by_cost(record)) - len(_shown(record))
     if left > 0:
         lines.append(f"{left} more candidates: -o json")
-    out = [
-        f"{target(it.decode_worker, it.decode_rank)} ({it.excluded_because})"
-        for it in record.candidates
-        if it.excluded_because
-    ]
+    taken = next((it for it in record.candidates if it.chosen), router_pb2.Candidate())
+    out = [f"{_left_out(it, taken)} ({it.excluded_because})" for it in record.candidates if it.excluded_because]
     return [*lines, *([f"not considered: {', '.join(out)}"] if out else [])]
+
+
+def _left_out(candidate: router_pb2.Candidate, taken: router_pb2.Candidate) -> str:
+    """Name the side that sets a candidate apart from what was chosen."""
+    decode, chosen = (candidate.decode_worker, candidate.decode_rank), (taken.decode_worker, taken.decode_rank)
+    if candidate.prefill_worker and (not candidate.decode_worker or decode == chosen):
+        return target(candidate.prefill_worker, candidate.prefill_rank)
+    return target(*decode)
 
 
 def setting(record: router_pb2.DecisionRecord) -> str:

@@ -349,3 +349,15 @@ def test_diagnose_exits_1_when_something_is_wrong(call: Call, demo: StateDir) ->
     assert fix.index("fix: see `inferplane logs router`") == first.index("http://")
     assert last == "3 problems"
     assert json.loads(as_json.stdout)["healthy"] is False
+
+
+def test_the_side_that_was_left_out_is_named() -> None:
+    chosen = candidate("decode-0", wait_ms=20.0, chosen=True)
+    alone = router_pb2.Candidate(prefill_worker="prefill-1", excluded_because="draining")
+    pair = candidate("decode-0", "prefill-2", wait_ms=1.0)
+    pair.excluded_because = "of another revision"
+    full = candidate("decode-1", wait_ms=1.0)
+    full.excluded_because = "full"
+    (said,) = (line for line in notes(record(chosen, alone, pair, full)) if line.startswith("not considered"))
+
+    assert said == ("not considered: prefill-1 (draining), prefill-2 (of another revision), decode-1 (full)")
