@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from inferplane.errors import CommandError, NotReadyError
 from inferplane.instances import Instance
 from inferplane.progress import Progress
-from inferplane_operator.local.child import LAST_LINES, tail
+from inferplane_operator.local.log_tail import LAST_LINES, tail
 from inferplane_operator.local.status import ChildStatus, InstancePhase, Status, WorkerPhase
 
 _POLL_S = 0.1

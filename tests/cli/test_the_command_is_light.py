@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from inferplane.cli import VERBS, root
 from inferplane.testing import Call
 
@@ -20,6 +22,25 @@ def test_help_imports_nothing_heavy() -> None:
         "except SystemExit: pass\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)))\n"
     )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("inferplane.commands.up", {"numpy", "structlog", "grpc", "httpx", "rich"}),
+        ("inferplane_operator.local.__main__", {"numpy", "numba", "grpc"}),
+        ("inferplane_engine.capabilities", {"inferplane_api.v1alpha1.inference_service", "numpy"}),
+        ("inferplane_workers.agent.__main__", {"inferplane_api.v1alpha1.inference_service"}),
+        ("inferplane_workers.sim.__main__", {"pydantic", "numba", "grpc"}),
+    ],
+    ids=["up", "runner", "capabilities", "agent", "sim"],
+)
+def test_a_process_imports_nothing_heavy_that_it_does_not_need(module: str, unneeded: set[str]) -> None:
+    """A local instance starts eight processes at once: what each imports is what `up` takes."""
+    program = f"import sys, {module}\nprint(sorted({unneeded!r} & set(sys.modules)))\n"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
 
     assert done.stdout.splitlines()[-1] == "[]"

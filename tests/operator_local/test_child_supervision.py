@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from inferplane_operator.local.backoff import RestartPolicy
-from inferplane_operator.local.child import Child, ChildState, describe_exit, tail
+from inferplane_operator.local.child import Child, ChildState, describe_exit
+from inferplane_operator.local.log_tail import tail
 from inferplane_operator.local.processes import Command
 from inferplane_operator.local.testing import FakeSpawner
 

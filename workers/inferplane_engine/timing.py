@@ -12,13 +12,13 @@ one by one.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # whoever only wants a profile's name does not pay for numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-Number = TypeVar("Number", float, FloatArray)
+Number = TypeVar("Number", float, "NDArray[np.float64]")
 
 
 @dataclass(frozen=True, slots=True)

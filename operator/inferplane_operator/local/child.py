@@ -18,12 +18,11 @@ from random import Random
 import structlog
 
 from inferplane_operator.local.backoff import RestartHistory, RestartPolicy, restart_delay
+from inferplane_operator.local.log_tail import LAST_LINES, tail
 from inferplane_operator.local.processes import Command, Running, Spawner
 from inferplane_operator.local.status import ChildStatus
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("inferplane.local.child")
-LAST_LINES = 20
-_TAIL_BYTES = 16 * 1024
 _LAST_LIFE_S = 5.0
 """How long a killed group is awaited: SIGKILL cannot be refused, only delayed by the kernel."""
 
@@ -197,21 +196,6 @@ def describe_exit(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
-
-
-def tail(log: Path, lines: int, *, since: int = 0) -> tuple[str, ...]:
-    """Return the last lines of a file, reading no more than its end; none when it is not there.
-
-    `since`: bytes at the beginning that are not meant; void when the file is shorter, since it was begun anew.
-    """
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(since if since <= size else 0, size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ()
-    return tuple(line.rstrip() for line in text.splitlines()[-lines:])
 
 
 def _size(log: Path) -> int:

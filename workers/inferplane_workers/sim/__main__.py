@@ -8,6 +8,7 @@ import sys
 import structlog
 import uvloop
 
+from inferplane_runtime.logs import configure
 from inferplane_workers.sim.app import DEAD, SimServer, running
 from inferplane_workers.sim.options import OptionsError, SimOptions, parse_options
 
@@ -43,7 +44,7 @@ async def _die(server: SimServer) -> int:
 
 
 def main() -> int:
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    configure(component="sim")
     try:
         options = parse_options(sys.argv[1:], os.environ)
         return uvloop.run(serve(options))
