@@ -1,10 +1,11 @@
 """Conditions: what a status says, in constants that alerts and scripts may rely on."""
 
 from enum import StrEnum
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
-from inferplane_api.v1alpha1.wire import WireModel
+from inferplane_api.v1alpha1.wire import WireModel, keyed_by
 
 
 class ConditionType(StrEnum):
@@ -78,10 +79,17 @@ class Reason(StrEnum):
     PENDING = "Pending"
 
 
+_WORD: Final = {"type": "string", "maxLength": 128, "pattern": "^[A-Za-z]+$"}
+"""An API server takes words that it does not know yet: an operator may be newer than the resource definitions."""
+
+
 class Condition(WireModel):
-    type: ConditionType = Field(description="What is said.")
+    type: Annotated[ConditionType, WithJsonSchema(_WORD)] = Field(description="What is said.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
-    reason: Reason = Field(description="Why, as one word.")
+    reason: Annotated[Reason, WithJsonSchema(_WORD)] = Field(description="Why, as one word.")
     message: str = Field(default="", max_length=32768, description="Why, for people, with the next step.")
     last_transition_time: str | None = Field(default=None, description="When the status last changed; RFC 3339.")
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
+
+
+Conditions = Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=keyed_by("type"))]

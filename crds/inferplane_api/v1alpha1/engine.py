@@ -7,7 +7,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from inferplane_api.v1alpha1.units import ByteCount, Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import FORM, INT32_MAX, Finding, WireModel, counted_in, invalid
 
 _CPU_BLOCK: Final = 32
 """vLLM's CPU attention kernels take blocks of multiples of this."""
@@ -47,7 +47,12 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-Environment = Annotated[dict[str, str], AfterValidator(_environment)]
+Environment = Annotated[
+    dict[str, Annotated[str, Field(max_length=32_768)]],
+    Field(max_length=128, json_schema_extra={FORM: "environment"}),
+    AfterValidator(_environment),
+]
+Arguments = Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(max_length=256)]
 
 
 class SimFaultKind(StrEnum):
@@ -79,7 +84,9 @@ class SimFault(WireModel):
     after_s: Duration = Field(default=0.0, description="Simulated time before which it does not happen.")
     duration_s: Duration = Field(default=0.0, description="How long a hang or slowness lasts; 0s: for ever.")
     factor: float = Field(default=1.0, gt=0, description="How many times slower, for `slow`.")
-    at_request: int | None = Field(default=None, ge=1, description="The nth request that meets it, from 1.")
+    at_request: int | None = Field(
+        default=None, ge=1, le=INT32_MAX, description="The nth request that meets it, from 1."
+    )
     status: int = Field(default=500, ge=400, le=599, description="HTTP status of the answer, for `error`.")
 
 
@@ -92,32 +99,48 @@ class SimOptions(WireModel):
         description="Accelerator profile of its timing; default: the pool's accelerator class, if it has one.",
     )
     speed: float = Field(default=1.0, gt=0, le=10_000, description="Simulated seconds per wall second.")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of weights and of faults.")
-    faults: tuple[SimFault, ...] = Field(default=(), description="Failures to inject.")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of weights and of faults.")
+    faults: tuple[SimFault, ...] = Field(default=(), max_length=64, description="Failures to inject.")
 
 
 class EngineSpec(WireModel):
     type: EngineType = Field(default=EngineType.VLLM, description="Which engine serves the model.")
     image: str = Field(default="", max_length=512, description="Container image; default: the release's tested one.")
-    command: tuple[str, ...] = Field(
+    command: Arguments = Field(
         default=(), description="Program that takes the engine's arguments; default: the stock image's own."
     )
     device: Device = Field(default=Device.CUDA, description="What it computes on.")
-    dtype: str = Field(default="auto", max_length=32, description="Data type of weights and activations.")
-    kv_cache_dtype: str = Field(default="auto", max_length=32, description="Data type of KV blocks, equal in P and D.")
+    dtype: str = Field(default="auto", min_length=1, max_length=32, description="Data type of weights and activations.")
+    kv_cache_dtype: str = Field(
+        default="auto", min_length=1, max_length=32, description="Data type of KV blocks, equal in P and D."
+    )
     block_size: int | None = Field(
-        default=None, ge=1, le=4096, description="Tokens per KV block, equal in P and D; default: by device."
+        default=None,
+        ge=1,
+        le=4096,
+        description="Tokens per KV block, equal in P and D; default: by device. It cannot be changed later.",
+        json_schema_extra=counted_in("tokens"),
     )
     max_model_len: int | None = Field(
-        default=None, ge=1, description="Longest prompt plus answer, in tokens; default: the model's own limit."
+        default=None,
+        ge=1,
+        le=INT32_MAX,
+        description="Longest prompt plus answer, in tokens; default: the model's own limit.",
+        json_schema_extra=counted_in("tokens"),
     )
     kv_cache_memory_bytes: ByteCount | None = Field(
         default=None, description="Memory of the KV cache per device; default: what the engine finds free."
     )
-    max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests in one batch.")
-    max_num_batched_tokens: int | None = Field(default=None, ge=1, description="Most tokens in one step.")
+    max_num_seqs: int | None = Field(default=None, ge=1, le=INT32_MAX, description="Most requests in one batch.")
+    max_num_batched_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=INT32_MAX,
+        description="Most tokens in one step.",
+        json_schema_extra=counted_in("tokens"),
+    )
     prefix_caching: bool = Field(default=True, description="Keep KV blocks for later prompts with the same prefix.")
-    args: tuple[str, ...] = Field(default=(), description="More arguments, added last, as the engine documents them.")
+    args: Arguments = Field(default=(), description="More arguments, added last, as the engine documents them.")
     env: Environment = Field(default_factory=dict, description="More environment variables, added last.")
     startup_timeout_s: Duration = Field(
         default=1800.0, description="An engine that is not ready after this is started anew."

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from inferplane_api.catalogue import RoutingMode
-from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.engine import EngineSpec
 from inferplane_api.v1alpha1.metadata import API_VERSION, DnsSubdomain, ObjectMeta
 from inferplane_api.v1alpha1.model import ModelSpec
@@ -18,7 +18,7 @@ from inferplane_api.v1alpha1.pairing import pairing_findings
 from inferplane_api.v1alpha1.pool_template import MAX_REPLICAS, PoolTemplate
 from inferplane_api.v1alpha1.slo import Slo
 from inferplane_api.v1alpha1.units import Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import INT32_MAX, Finding, WireModel, invalid
 
 _NAME_LENGTH = 40
 _MAX_DRAIN_S = 86_400
@@ -49,7 +49,7 @@ class GatewayKind(StrEnum):
 class Budget(WireModel):
     """What the service may cost; absent fields do not limit."""
 
-    max_devices: int | None = Field(default=None, ge=1, description="Devices in all pools together.")
+    max_devices: int | None = Field(default=None, ge=1, le=INT32_MAX, description="Devices in all pools together.")
     max_cost_per_hour: float | None = Field(
         default=None, gt=0, description="Cost per hour of all pools, in the currency of the planner's price list."
     )
@@ -61,7 +61,9 @@ class KvStoreReference(WireModel):
 
 class Routing(WireModel):
     policy: RoutingPolicy = Field(default=RoutingPolicy.KV_AWARE, description="How workers are chosen.")
-    queue_limit: int = Field(default=1024, ge=0, description="Requests that may wait for a worker; more get 429.")
+    queue_limit: int = Field(
+        default=1024, ge=0, le=INT32_MAX, description="Requests that may wait for a worker; more get 429."
+    )
     queue_timeout_s: Duration = Field(default=30.0, description="Longest wait for a worker.")
     request_timeout_s: Duration = Field(default=3600.0, description="Longest time between two bytes of an answer.")
     expose_headers: bool = Field(default=False, description="Send the x-inferplane-* response headers.")
@@ -76,8 +78,10 @@ class Scaling(WireModel):
 
 
 class Rollout(WireModel):
-    max_surge: int = Field(default=1, ge=0, description="Extra workers per pool during a rollout.")
-    max_unavailable: int = Field(default=0, ge=0, description="Workers per pool that may be missing during a rollout.")
+    max_surge: int = Field(default=1, ge=0, le=MAX_REPLICAS, description="Extra workers per pool during a rollout.")
+    max_unavailable: int = Field(
+        default=0, ge=0, le=MAX_REPLICAS, description="Workers per pool that may be missing during a rollout."
+    )
     progress_deadline_s: Duration = Field(
         default=3600.0, description="A rollout without progress for this long failed."
     )
@@ -180,9 +184,19 @@ class SloSummary(WireModel):
     requests: int = Field(default=0, ge=0, description="Requests in the window.")
 
 
+class Columns(WireModel):
+    """What a list of services shows, as text."""
+
+    workers: str = Field(default="", max_length=64, description="Workers that serve and that are wanted: `5/6`.")
+    ratio: str = Field(default="", max_length=64, description="Prefill and decode workers that serve: `1:4`.")
+    ttft: str = Field(default="", max_length=64, description="TTFT at the percentile, and its limit: `310ms/800ms`.")
+    tpot: str = Field(default="", max_length=64, description="TPOT at the percentile, and its limit: `22ms/25ms`.")
+
+
 class InferenceServiceStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
+    conditions: Conditions = Field(default=(), description="One per type.")
+    columns: Columns | None = Field(default=None, description="What a list of services shows.")
     url: str = Field(default="", description="Where clients connect.")
     served_names: tuple[str, ...] = Field(default=(), description="Names that are served, conflicts left out.")
     model_revision: str = Field(default="", description="Commit that the model's revision resolved to.")

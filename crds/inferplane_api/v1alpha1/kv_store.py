@@ -6,11 +6,11 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.metadata import API_VERSION, DnsLabel, DnsSubdomain, ObjectMeta
 from inferplane_api.v1alpha1.source import AbsolutePath
 from inferplane_api.v1alpha1.units import ByteCount, Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid, keyed_by
 
 
 class TierMedium(StrEnum):
@@ -79,9 +79,16 @@ class Quota(WireModel):
 
 
 class KVStoreSpec(WireModel):
-    tiers: tuple[Tier, ...] = Field(min_length=1, max_length=4, description="Fastest first.")
+    tiers: tuple[Tier, ...] = Field(
+        min_length=1, max_length=4, description="Fastest first.", json_schema_extra=keyed_by("name")
+    )
     admission: Admission = Field(default_factory=Admission, description="Which blocks are worth keeping.")
-    quotas: tuple[Quota, ...] = Field(default=(), description="Bytes by tenant; others share what is left.")
+    quotas: tuple[Quota, ...] = Field(
+        default=(),
+        max_length=256,
+        description="Bytes by tenant; others share what is left.",
+        json_schema_extra=keyed_by("tenant"),
+    )
     ttl_s: Duration = Field(default=86400.0, description="Blocks not used for this long are dropped.")
     integrity_secret_ref: DnsSubdomain | None = Field(
         default=None,
@@ -124,8 +131,10 @@ class TierStatus(WireModel):
 
 class KVStoreStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
-    tiers: tuple[TierStatus, ...] = Field(default=(), description="The tiers, measured.")
+    conditions: Conditions = Field(default=(), description="One per type.")
+    tiers: tuple[TierStatus, ...] = Field(
+        default=(), description="The tiers, measured.", json_schema_extra=keyed_by("name")
+    )
     used_by: tuple[str, ...] = Field(default=(), description="InferenceServices that name this store.")
 
 

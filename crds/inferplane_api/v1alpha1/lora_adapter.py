@@ -1,16 +1,23 @@
 """LoRAAdapter: a fine-tuned adapter that a service offers under a name of its own."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.metadata import API_VERSION, DnsLabel, DnsSubdomain, ObjectMeta
 from inferplane_api.v1alpha1.model import ServedName
 from inferplane_api.v1alpha1.source import ModelSource
-from inferplane_api.v1alpha1.wire import WireModel
+from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
 
-AdapterRank = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):  # which Python takes for 0 or 1
+        raise invalid(Finding("", f"{value} is not a rank", "write a number"))
+    return value
+
+
+AdapterRank = Annotated[Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], BeforeValidator(_number)]
 
 
 class LoRAAdapterSpec(WireModel):
@@ -27,7 +34,7 @@ class LoRAAdapterSpec(WireModel):
 
 class LoRAAdapterStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
+    conditions: Conditions = Field(default=(), description="One per type.")
     revision: str = Field(default="", description="Commit that the revision resolved to.")
     loaded_on: int = Field(default=0, ge=0, description="Workers that have it loaded.")
 

@@ -3,6 +3,7 @@
 Needs PyYAML (extra `operator`); components that only use the types do not import this module.
 """
 
+import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -73,7 +74,9 @@ def _resource(value: object, document: Document | None, relative_to: Path | None
     model = KINDS[str(fields["kind"])]
     context = {FROM_OUTSIDE: True, RELATIVE_TO: relative_to}
     try:
-        return model.model_validate(fields, context=context, by_alias=True, by_name=False)
+        # Strict, and so as an API server reads JSON: "3" is no number there.
+        text = json.dumps(fields)
+        return model.model_validate_json(text, strict=True, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         raise ManifestError(problems_of(error, root=model, line_of=line_of)) from error
 

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
 
@@ -79,8 +79,18 @@ def _annotations(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
+DnsLabel = Annotated[
+    str,
+    AfterValidator(_dns_label),
+    WithJsonSchema({"type": "string", "maxLength": _LABEL_LENGTH, "pattern": rf"^{_LABEL.pattern}$"}),
+]
+DnsSubdomain = Annotated[
+    str,
+    AfterValidator(_dns_subdomain),
+    WithJsonSchema(
+        {"type": "string", "maxLength": _PREFIX_LENGTH, "pattern": rf"^{_LABEL.pattern}(\.{_LABEL.pattern})*$"}
+    ),
+]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 Annotations = Annotated[dict[str, str], AfterValidator(_annotations)]
 

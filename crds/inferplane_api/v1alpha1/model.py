@@ -26,7 +26,9 @@ class ModelSpec(WireModel):
         default=None, description="Secret in the same namespace whose key `token` opens the source."
     )
     served_names: tuple[ServedName, ...] = Field(
-        default=(), description="Names under which clients ask for it, canonical first; default: the name."
+        default=(),
+        max_length=32,
+        description="Names under which clients ask for it, canonical first; default: the name.",
     )
     trust_remote_code: bool = Field(default=False, description="Run Python code that comes with the weights.")
 

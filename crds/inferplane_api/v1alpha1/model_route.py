@@ -4,10 +4,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.metadata import API_VERSION, ObjectMeta
 from inferplane_api.v1alpha1.model import ServedName
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import Finding, WireModel, counted_in, invalid, keyed_by
 
 _WEIGHT_LIMIT = 1_000_000
 
@@ -21,14 +21,21 @@ class Canary(WireModel):
     """A small share for something new, on top of the targets."""
 
     served_name: ServedName = Field(description="Served name that is tried.")
-    percent: int = Field(ge=0, le=100, description="Percent of requests; the targets share the rest.")
+    percent: int = Field(
+        ge=0,
+        le=100,
+        description="Percent of requests; the targets share the rest.",
+        json_schema_extra=counted_in("percent"),
+    )
 
 
 class ModelRouteSpec(WireModel):
     aliases: tuple[ServedName, ...] = Field(
-        default=(), description="Names that clients use; default: the object's name."
+        default=(), max_length=32, description="Names that clients use; default: the object's name."
     )
-    targets: tuple[RouteTarget, ...] = Field(min_length=1, max_length=64, description="What stands behind them.")
+    targets: tuple[RouteTarget, ...] = Field(
+        min_length=1, max_length=64, description="What stands behind them.", json_schema_extra=keyed_by("servedName")
+    )
     canary: Canary | None = Field(default=None, description="A small share for something new.")
 
     @model_validator(mode="after")
@@ -58,7 +65,7 @@ class ModelRouteSpec(WireModel):
 
 class ModelRouteStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
+    conditions: Conditions = Field(default=(), description="One per type.")
 
 
 class ModelRoute(WireModel):

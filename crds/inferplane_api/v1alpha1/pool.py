@@ -6,13 +6,13 @@ through the scale subresource; the status carries the selector that the scale su
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema, model_validator
 
-from inferplane_api.v1alpha1.conditions import Condition
+from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.metadata import DnsLabel
-from inferplane_api.v1alpha1.pool_template import MAX_REPLICAS, Parallelism
+from inferplane_api.v1alpha1.pool_template import MAX_REPLICAS, POD_TEMPLATE_SCHEMA, Parallelism
 from inferplane_api.v1alpha1.units import Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid, keyed_by
 
 
 def _rendered(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -33,11 +33,15 @@ class PoolSpec(WireModel):
     parallelism: Parallelism = Field(default_factory=Parallelism, description="How one worker spreads the model.")
     revision: str = Field(pattern=r"^[a-z0-9]{1,16}$", description="Revision of the Pod template.")
     drain_timeout_s: Duration = Field(default=120.0, description="Time for a worker to finish what it has.")
-    max_surge: int = Field(default=1, ge=0, description="Extra workers during a rollout.")
-    max_unavailable: int = Field(default=0, ge=0, description="Workers that may be missing during a rollout.")
-    pod_template: Annotated[dict[str, JsonValue], AfterValidator(_rendered)] = Field(
-        description="The rendered Pod template (metadata, spec)."
+    max_surge: int = Field(default=1, ge=0, le=MAX_REPLICAS, description="Extra workers during a rollout.")
+    max_unavailable: int = Field(
+        default=0, ge=0, le=MAX_REPLICAS, description="Workers that may be missing during a rollout."
     )
+    pod_template: Annotated[
+        dict[str, JsonValue],
+        AfterValidator(_rendered),
+        WithJsonSchema({**POD_TEMPLATE_SCHEMA, "required": ["metadata", "spec"]}),
+    ] = Field(description="The rendered Pod template (metadata, spec).")
 
     @model_validator(mode="after")
     def _range(self) -> Self:
@@ -61,12 +65,14 @@ class RevisionStatus(WireModel):
 
 class PoolStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="One per type.")
+    conditions: Conditions = Field(default=(), description="One per type.")
     replicas: int = Field(default=0, ge=0, description="Workers that exist; the scale subresource's field.")
     ready_replicas: int = Field(default=0, ge=0, description="Workers that serve.")
     updated_replicas: int = Field(default=0, ge=0, description="Workers of the current revision.")
     draining_replicas: int = Field(default=0, ge=0, description="Workers that finish what they have.")
     failed_replicas: int = Field(default=0, ge=0, description="Workers that failed.")
     selector: str = Field(default="", description="Label selector of its Pods; the scale subresource's field.")
-    revisions: tuple[RevisionStatus, ...] = Field(default=(), description="Workers by revision.")
+    revisions: tuple[RevisionStatus, ...] = Field(
+        default=(), description="Workers by revision.", json_schema_extra=keyed_by("revision")
+    )
     scaled_by: str = Field(default="", description="Field manager that set replicas last.")

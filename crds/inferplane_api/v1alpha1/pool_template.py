@@ -2,14 +2,17 @@
 
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema, model_validator
 
-from inferplane_api.v1alpha1.engine import Environment
+from inferplane_api.v1alpha1.engine import Arguments, Environment
 from inferplane_api.v1alpha1.metadata import DnsLabel, DnsSubdomain
 from inferplane_api.v1alpha1.units import ByteCount, Quantity, parse_quantity
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import INT32_MAX, Finding, WireModel, counted_in, invalid, keyed_by
 
 MAX_REPLICAS: Final = 10_000
+_FREE: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+POD_TEMPLATE_SCHEMA: Final = {"type": "object", "properties": {"metadata": _FREE, "spec": _FREE}}
+"""The two parts are free here; who makes the Pods checks them."""
 
 
 class Parallelism(WireModel):
@@ -47,9 +50,18 @@ class ResourceClaim(WireModel):
 class Resources(WireModel):
     """Resources of the engine container, as in a Pod; MIG slices are ordinary resource names."""
 
-    requests: dict[str, Quantity] = Field(default_factory=dict, description="What is set aside; default: the limits.")
-    limits: dict[str, Quantity] = Field(default_factory=dict, description="What it may use, devices included.")
-    claims: tuple[ResourceClaim, ...] = Field(default=(), description="Devices by dynamic resource allocation.")
+    requests: dict[str, Quantity] = Field(
+        default_factory=dict, max_length=32, description="What is set aside; default: the limits."
+    )
+    limits: dict[str, Quantity] = Field(
+        default_factory=dict, max_length=32, description="What it may use, devices included."
+    )
+    claims: tuple[ResourceClaim, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Devices by dynamic resource allocation.",
+        json_schema_extra=keyed_by("name"),
+    )
 
     @model_validator(mode="after")
     def _requests_within_limits(self) -> Self:
@@ -59,6 +71,12 @@ class Resources(WireModel):
             )
             for name, wanted in self.requests.items()
             if name in self.limits and parse_quantity(wanted) > parse_quantity(self.limits[name])
+        ]
+        names = [claim.name for claim in self.claims]
+        findings += [
+            Finding(f"claims.{index}.name", f"{name!r} is taken", "give each claim its own name")
+            for index, name in enumerate(names)
+            if name in names[:index]
         ]
         if findings:
             raise invalid(*findings)
@@ -73,19 +91,29 @@ class Resources(WireModel):
 class PoolEngine(WireModel):
     """Where one pool's engines differ from the service's."""
 
-    args: tuple[str, ...] = Field(default=(), description="More arguments of this pool, after the service's.")
+    args: Arguments = Field(default=(), description="More arguments of this pool, after the service's.")
     env: Environment = Field(
         default_factory=dict, description="More variables of this pool; they win over the service's."
     )
     block_size: int | None = Field(
-        default=None, ge=1, le=4096, description="Tokens per KV block; must be equal in P and D."
+        default=None,
+        ge=1,
+        le=4096,
+        description="Tokens per KV block; must be equal in P and D.",
+        json_schema_extra=counted_in("tokens"),
     )
     kv_cache_dtype: str | None = Field(
-        default=None, max_length=32, description="KV data type; must be equal in P and D."
+        default=None, min_length=1, max_length=32, description="KV data type; must be equal in P and D."
     )
     kv_cache_memory_bytes: ByteCount | None = Field(default=None, description="Memory of the KV cache per device.")
-    max_num_seqs: int | None = Field(default=None, ge=1, description="Most requests in one batch.")
-    max_num_batched_tokens: int | None = Field(default=None, ge=1, description="Most tokens in one step.")
+    max_num_seqs: int | None = Field(default=None, ge=1, le=INT32_MAX, description="Most requests in one batch.")
+    max_num_batched_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=INT32_MAX,
+        description="Most tokens in one step.",
+        json_schema_extra=counted_in("tokens"),
+    )
 
 
 def _pod_template(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -117,7 +145,9 @@ class PoolTemplate(WireModel):
         default_factory=Resources, description="Of the engine container; default: one device per TP x PP x DP."
     )
     engine: PoolEngine = Field(default_factory=PoolEngine, description="Where this pool's engines differ.")
-    pod_template: Annotated[dict[str, JsonValue], AfterValidator(_pod_template)] = Field(
+    pod_template: Annotated[
+        dict[str, JsonValue], AfterValidator(_pod_template), WithJsonSchema(POD_TEMPLATE_SCHEMA)
+    ] = Field(
         default_factory=dict,
         description="Pod template (metadata, spec) merged last: tolerations, scheduler, queue, volumes, RDMA.",
     )

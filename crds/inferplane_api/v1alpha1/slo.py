@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from inferplane_api.v1alpha1.units import Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import INT32_MAX, Finding, WireModel, counted_in, invalid, keyed_by
 
 _MAX_TTFT_S = 3600.0
 _MAX_TPOT_S = 60.0
@@ -24,7 +24,12 @@ def _limits(ttft_s: float | None, tpot_s: float | None) -> list[Finding]:
 class PromptClass(WireModel):
     """A TTFT limit for prompts up to a length."""
 
-    max_prompt_tokens: int = Field(ge=1, description="Applies to prompts of at most this many tokens.")
+    max_prompt_tokens: int = Field(
+        ge=1,
+        le=INT32_MAX,
+        description="Applies to prompts of at most this many tokens.",
+        json_schema_extra=counted_in("tokens"),
+    )
     ttft_s: Duration = Field(description="Limit of the time to the first token.")
 
     @model_validator(mode="after")
@@ -56,12 +61,25 @@ class PriorityObjective(WireModel):
 class Slo(WireModel):
     ttft_s: Duration = Field(default=2.0, description="Time to the first token within which the percentile must be.")
     tpot_s: Duration = Field(default=0.1, description="Time per output token within which the percentile must be.")
-    percentile: float = Field(default=99.0, gt=0, lt=100, description="Percent of requests that must be within limits.")
+    percentile: float = Field(
+        default=99.0,
+        gt=0,
+        lt=100,
+        description="Percent of requests that must be within limits.",
+        json_schema_extra=counted_in("percent"),
+    )
     window_s: Duration = Field(default=300.0, description="Span over which the percentile is taken.")
     ttft_by_prompt_length: tuple[PromptClass, ...] = Field(
-        default=(), description="TTFT limits by prompt length, ascending; longer prompts have the general limit."
+        default=(),
+        max_length=16,
+        description="TTFT limits by prompt length, ascending; longer prompts have the general limit.",
     )
-    priorities: tuple[PriorityObjective, ...] = Field(default=(), description="Limits of single priorities.")
+    priorities: tuple[PriorityObjective, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Limits of single priorities.",
+        json_schema_extra=keyed_by("priority"),
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from inferplane_api.v1alpha1.metadata import DnsSubdomain
-from inferplane_api.v1alpha1.wire import RELATIVE_TO, Finding, WireModel, invalid
+from inferplane_api.v1alpha1.wire import FORM, RELATIVE_TO, Finding, WireModel, invalid
 
 
 def _absolute(value: str, info: ValidationInfo) -> str:
@@ -24,8 +24,12 @@ def _relative(value: str) -> str:
     return value
 
 
-AbsolutePath = Annotated[str, Field(max_length=4096), AfterValidator(_absolute)]
-RelativePath = Annotated[str, Field(max_length=4096), AfterValidator(_relative)]
+AbsolutePath = Annotated[
+    str, Field(max_length=4096, json_schema_extra={FORM: "absolute-path"}), AfterValidator(_absolute)
+]
+RelativePath = Annotated[
+    str, Field(max_length=4096, json_schema_extra={FORM: "relative-path"}), AfterValidator(_relative)
+]
 
 
 class PvcSource(WireModel):
@@ -38,7 +42,8 @@ class ModelSource(WireModel):
 
     hf: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$",
+        max_length=256,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+$",
         description="Hugging Face repository, owner/name.",
     )
     pvc: PvcSource | None = Field(default=None, description="A PersistentVolumeClaim that holds the weights.")
@@ -46,7 +51,10 @@ class ModelSource(WireModel):
         default=None, description="Absolute directory on the node (or, locally, on this machine)."
     )
     oci: str | None = Field(
-        default=None, min_length=1, description="OCI image or artifact that holds the weights, mounted as a volume."
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="OCI image or artifact that holds the weights, mounted as a volume.",
     )
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from inferplane_api.v1alpha1.wire import FROM_OUTSIDE, UNIT, Finding, invalid
+from inferplane_api.v1alpha1.wire import FORM, FROM_OUTSIDE, Finding, invalid
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -148,7 +148,7 @@ Duration = Annotated[
     float,
     BeforeValidator(_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": _MAX_TEXT, UNIT: "duration"}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": _MAX_TEXT, FORM: "duration"}),
 ]
 """Float seconds inside, a Go-like string on the wire."""
 
@@ -157,7 +157,7 @@ ByteCount = Annotated[
     BeforeValidator(_byte_count),
     PlainSerializer(format_bytes, return_type=str),
     WithJsonSchema(
-        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, UNIT: "bytes"}
+        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, FORM: "bytes"}
     ),
 ]
 """Bytes inside, a Kubernetes quantity on the wire."""
@@ -166,7 +166,7 @@ Quantity = Annotated[
     str,
     BeforeValidator(_quantity),
     WithJsonSchema(
-        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, UNIT: "quantity"}
+        {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": _MAX_TEXT, FORM: "quantity"}
     ),
 ]
 """A Kubernetes quantity kept as it was written (resource requests and limits)."""

@@ -9,7 +9,7 @@ Python code constructs values by field names.
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -18,6 +18,12 @@ INVALID: Final = "inferplane_invalid"
 
 FROM_OUTSIDE: Final = "wire"
 """Key of the validation context: the value comes from a file or a server, so a number without a unit is an error."""
+INT32_MAX: Final = 2**31 - 1
+"""The largest count that every client of an API server can hold."""
+UNIT: Final = "x-unit"
+"""Key in a field's JSON schema: what its number counts; for the reference, not for an API server."""
+FORM: Final = "x-form"
+"""Key in a type's JSON schema: how its text is to be read, where a pattern cannot say it (see `schema.rules`)."""
 RELATIVE_TO: Final = "relative_to"
 """Key of the validation context: the absolute folder that paths beginning with "./" or "../" are relative to."""
 
@@ -25,6 +31,16 @@ RELATIVE_TO: Final = "relative_to"
 def wire_name(field: str) -> str:
     """Return the wire name of a field: `ttft_s` is `ttft`, `kv_cache_memory_bytes` is `kvCacheMemory`."""
     return to_camel(field.removesuffix("_s").removesuffix("_bytes"))
+
+
+def keyed_by(*fields: str) -> dict[str, JsonValue]:
+    """Say that entries of a list are told apart by `fields`: an API server refuses equal ones and merges by them."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(fields)}
+
+
+def counted_in(unit: str) -> dict[str, JsonValue]:
+    """Say what a field's number counts."""
+    return {UNIT: unit}
 
 
 class WireModel(BaseModel):
