@@ -22,9 +22,10 @@ if [ "${2:-}" = engine ]; then
 fi
 
 if [ -n "$missing" ]; then
+    sudo=$([ "$(id -u)" = 0 ] || echo "sudo ")
     {
         echo "missing on this machine:$missing"
-        echo "on Debian or Ubuntu:  sudo apt-get install --yes$missing"
+        echo "on Debian or Ubuntu:  ${sudo}apt-get install --yes$missing"
     } >&2
     exit 1
 fi
