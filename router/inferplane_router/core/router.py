@@ -1,13 +1,14 @@
 """The router core: names, services, workers and requests behind one small facade (see `facade` for its contract)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2
 from inferplane_api.proto.router_pb2 import DecisionRecord
-from inferplane_engine.identity import Adapter
+from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
 from inferplane_router.core.naming import Names, ServiceKey, find_adapter, service_key
 from inferplane_router.core.records import Records, readable
@@ -16,7 +17,6 @@ from inferplane_router.core.service import Service
 from inferplane_router.core.values import (
     Answer,
     Ask,
-    ModelFacts,
     RefusalReason,
     Refused,
     ResolvedModel,
@@ -34,6 +34,15 @@ _PENANCE_S: Final = 5.0
 _SWEEP_S: Final = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A name followed to its end, as long as the fleet's workers say nothing new."""
+
+    model: ResolvedModel
+    fleet: Fleet
+    version: int
+
+
 class RouterCore:
     """Implements `facade.Routing` and `facade.WorkerFeed`."""
 
@@ -49,13 +58,15 @@ class RouterCore:
         self._records = Records()
         self._counters = Counters()
         self._orphans: list[tuple[str, Refused]] = []
-        self._facts_of: dict[tuple[ServiceKey, Adapter | None], tuple[int, ModelFacts | None]] = {}
+        self._resolved: dict[str, _Resolved] = {}
+        """What names led to; void once the catalogue or any worker's adapters have changed."""
         self._swept = 0.0
 
     # Feed --------------------------------------------------------------------------------------------------------
 
     def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:  # noqa: ARG002  # every call has its time
         self._names = Names.of(catalogue)
+        self._resolved.clear()
         wanted = {service_key(service): service for service in catalogue.services}
         for key, settings in wanted.items():
             if key in self._services:
@@ -90,6 +101,8 @@ class RouterCore:
         if (worker := self._workers.get(worker_id)) is None:
             return None
         resync = worker.hear(message, now)
+        if message.HasField("identity"):
+            self._resolved.clear()
         if message.HasField("report"):
             self._take_report(worker, message.report, now)
         return resync
@@ -98,18 +111,28 @@ class RouterCore:
 
     def resolve_model(self, name: str) -> ResolvedModel | UnknownModel:
         target = self._names.follow(name, self._rng)
+        known = self._resolved.get(target)
+        if known is None or known.version != known.fleet.version:
+            known = self._resolve(target)
+            if known is None:
+                return UnknownModel(name, self.model_names())
+            self._resolved[target] = known
+        return known.model if target == name else replace(known.model, asked_name=name)
+
+    def _resolve(self, target: str) -> "_Resolved | None":
         if (settings := self._names.served.get(target)) is not None:
-            service = self._services[service_key(settings)]
-            facts = self._facts(service, None)
-            served = settings.served_names[0]
-            return ResolvedModel(name, settings, served, facts=facts)
-        loaded = ((key, each) for key, service in self._services.items() for each in service.fleet.adapters)
-        if (found := find_adapter(target, loaded)) is not None:
-            key, adapter = found
-            service = self._services[key]
-            facts = self._facts(service, adapter)
-            return ResolvedModel(name, service.settings, adapter.name, adapter=adapter, facts=facts)
-        return UnknownModel(name, self.model_names())
+            service, adapter = self._services[service_key(settings)], None
+            engine_name = settings.served_names[0]
+        else:
+            loaded = ((key, each) for key, service in self._services.items() for each in service.fleet.adapters)
+            if (found := find_adapter(target, loaded)) is None:
+                return None
+            service, adapter = self._services[found[0]], found[1]
+            engine_name = adapter.name
+        workers = [each for each in self._workers.values() if each.fleet is service.fleet]
+        facts = gather_facts(workers, adapter)
+        model = ResolvedModel(target, service.settings, engine_name, adapter=adapter, facts=facts)
+        return _Resolved(model, service.fleet, service.fleet.version)
 
     def model_names(self) -> tuple[str, ...]:
         names = dict.fromkeys((*self._names.served, *self._names.routes))
@@ -199,16 +222,6 @@ class RouterCore:
         flight = service.flights.get(report.request_id)
         if flight is not None and flight.routed.decode.worker_id == worker.entry.worker_id:
             self.complete(report.request_id, report.outcome, now)
-
-    def _facts(self, service: Service, adapter: Adapter | None) -> ModelFacts | None:
-        """Look up what the workers of a service say of its model; computed again when one says something new."""
-        key = service_key(service.settings), adapter
-        version, facts = self._facts_of.get(key, (-1, None))
-        if version != service.fleet.version:
-            workers = [each for each in self._workers.values() if each.fleet is service.fleet]
-            facts = gather_facts(workers, adapter)
-            self._facts_of[key] = (service.fleet.version, facts)
-        return facts
 
 
 def _service_gone(ask: Ask) -> Refused:

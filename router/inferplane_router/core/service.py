@@ -197,22 +197,24 @@ class Service:
         return routed
 
     def _predict(self, ask: Ask, slots: tuple[int, ...], placed: Placed, now: float) -> tuple[Expectation, ...]:
-        """Count the blocks that the request will add; those that its worker has said it holds need no prediction."""
+        """Predict the blocks that the request will add; its agents hear of the whole chain.
+
+        What a worker has said it holds needs no prediction.
+        """
         expects: list[Expectation] = []
         for slot in slots:
             number = int(self.fleet.space_of[slot])
             if number >= len(placed.hashes):
                 continue
             keys, space = placed.hashes[number], self.fleet.spaces[number]
-            if space.trusts(slot):
-                keys = keys[int(placed.view.terms[slot, kernels.FIRM_TOKENS]) // space.key.block_size :]
-                lives_s = EXPECTED_S + 2 * placed.choice.ttft_s
-            else:
-                lives_s = _APPROXIMATE_S
             if not keys.shape[0]:
                 continue
+            held, lives_s = 0, _APPROXIMATE_S
+            if space.trusts(slot):
+                held = int(placed.view.terms[slot, kernels.FIRM_TOKENS]) // space.key.block_size
+                lives_s = EXPECTED_S + 2 * placed.choice.ttft_s
             at_most = int(self.fleet.kv_blocks[slot])
-            space.overlay.predict(ask.request_id, slot, keys, now + lives_s, at_most=at_most)
+            space.overlay.predict(ask.request_id, slot, keys[held:], now + lives_s, at_most=at_most)
             ref = self._ref(slot)
             expects.append(Expectation(ref.worker_id, ref.rank, keys))
         return tuple(expects)

@@ -138,15 +138,16 @@ class Forward:
     def on_body(self, data: bytes) -> None:
         """Pass a piece on."""
         now = self._context.plane.now()
-        if self._head is not None and not self._exchange.started:
-            self._start(self._head)
-            self._first_at = now
-            if self._wish.body.stream:
-                self._meters.ttft.observe(now - self._begun)
         self._pieces += 1
         self._last_at = now
         self._last = data
-        self._exchange.write(data)
+        if self._exchange.started or self._head is None:
+            self._exchange.write(data)
+            return
+        self._start(self._head, data)
+        self._first_at = now
+        if self._wish.body.stream:
+            self._meters.ttft.observe(now - self._begun)
 
     def on_end(self) -> None:
         """Complete the answer."""
@@ -189,11 +190,11 @@ class Forward:
 
     # Inside.
 
-    def _start(self, head: ResponseHead) -> None:
+    def _start(self, head: ResponseHead, data: bytes = b"") -> None:
         exposed = self._routed if self._wish.model.service.expose_headers else None
         shown = headers.to_client(head.headers, self._wish.request_id, exposed=exposed)
         self._meters.answered(head.status)
-        self._exchange.start(ResponseHead(head.status, shown))
+        self._exchange.start(ResponseHead(head.status, shown), data)
 
     def _retry(self, cause: str) -> None:
         placement, routed = self._placement, self._routed

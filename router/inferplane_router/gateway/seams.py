@@ -1,13 +1,13 @@
 """What the gateway needs from its neighbours, declared by the one who needs it."""
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inferplane_router.core.values import Expectation, ResolvedModel, Tokens
+from inferplane_runtime.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EncodedPrompt:
     """A prompt as the engine will see it; no tokens when that cannot be known here."""
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from inferplane_runtime.values import value
 
-@dataclass(frozen=True, slots=True)
+
+@value(frozen=True, slots=True)
 class Headers:
     """Header fields in order of arrival; names are lower-case bytes."""
 
@@ -19,7 +21,10 @@ class Headers:
 
     def get(self, name: bytes) -> bytes | None:
         """Return the first value of `name` (lower case), or None."""
-        return next((value for key, value in self.pairs if key == name), None)
+        for key, found in self.pairs:
+            if key == name:
+                return found
+        return None
 
     def without(self, names: Iterable[bytes]) -> "Headers":
         """Drop every field whose name is in `names`."""
@@ -30,7 +35,7 @@ class Headers:
         return Headers(self.pairs + pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Request:
     """A complete request: `path` and `query` are the target's halves, undecoded."""
 
@@ -41,7 +46,7 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Response:
     """A complete answer; content-length is added when it is written."""
 
@@ -50,7 +55,7 @@ class Response:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ResponseHead:
     """The head of an upstream's answer."""
 
@@ -82,8 +87,11 @@ class Exchange(Protocol):
         """Send a complete answer; exactly one of `respond` and `start` is called."""
         ...
 
-    def start(self, head: ResponseHead) -> None:
-        """Begin a streamed answer: with content-length as given in `head`, chunked otherwise."""
+    def start(self, head: ResponseHead, data: bytes = b"") -> None:
+        """Begin a streamed answer: with content-length as given in `head`, chunked otherwise.
+
+        `data` is the first piece of the body; it leaves together with the head.
+        """
         ...
 
     def write(self, data: bytes) -> None:

@@ -10,6 +10,7 @@ from the loop, never from inside `send`.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -46,22 +47,18 @@ class UpstreamPool:
         idle_s: float = 4.0,
         max_idle: int = 256,
         max_connections: int = 8192,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.now = clock
         self._connect_timeout_s = connect_timeout_s
         self._idle_s = idle_s
         self._max_idle = max_idle
         self._max_connections = max_connections
-        self._clock = clock
         self._idle: dict[str, list[UpstreamConnection]] = {}
         self._open: dict[str, int] = {}
         self._active: set[UpstreamCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def now(self) -> float:
-        return self._clock() if self._clock else asyncio.get_running_loop().time()
 
     def send(self, address: str, request: Request, sink: ResponseSink, *, silence_s: float) -> Call:
         """Send `request` to host:port; `silence_s` is the longest time between two bytes of the answer."""
@@ -153,7 +150,7 @@ class UpstreamPool:
         if len(idle) >= self._max_idle:
             connection.close()
             return
-        connection.idle_since = self.now
+        connection.idle_since = self.now()
         idle.append(connection)
 
     def lost(self, connection: "UpstreamConnection") -> None:
@@ -173,7 +170,7 @@ class UpstreamPool:
         self._active.discard(call)
 
     def _tick(self) -> None:
-        self.sweep(self.now)
+        self.sweep(self.now())
         if self._active or self._idle:
             self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
         else:
@@ -240,7 +237,7 @@ class UpstreamCall:
 
     def heard(self) -> None:
         if not self._paused:
-            self.deadline = self._pool.now + self._silence_s
+            self.deadline = self._pool.now() + self._silence_s
 
     def expired(self) -> None:
         if self.connection is not None:

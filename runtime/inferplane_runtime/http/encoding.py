@@ -25,6 +25,8 @@ HOP_BY_HOP = frozenset(
 _FRAMING = HOP_BY_HOP | {b"content-length"}
 _REQUEST_OWN = _FRAMING | {b"host", b"expect"}
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+_NO_CONTENT = frozenset((HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value))
+_FIRST_FINAL = HTTPStatus.OK.value
 _WITHOUT_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))
 LAST_CHUNK = b"0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -63,4 +65,4 @@ def encode_chunk(data: bytes) -> bytes:
 
 
 def allows_body(status: int) -> bool:
-    return status >= HTTPStatus.OK and status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+    return status >= _FIRST_FINAL and status not in _NO_CONTENT

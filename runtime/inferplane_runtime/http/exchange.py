@@ -77,8 +77,8 @@ class ServerExchange:
             write(body)
         self._finish()
 
-    def start(self, head: ResponseHead) -> None:
-        """Begin a streamed answer."""
+    def start(self, head: ResponseHead, data: bytes = b"") -> None:
+        """Begin a streamed answer, with its first piece where there is one already."""
         if self.closed:
             return
         self._begin()
@@ -95,23 +95,19 @@ class ServerExchange:
             self._left = 0
         encoded = encode_response_head(head.status, head.headers.pairs, framing + self._connection_line())
         self.started = True
-        self._connection.transport.write(encoded)
+        if data and len(data) < _JOIN_BELOW:
+            self._send(data, before=encoded)
+        else:
+            self._connection.transport.write(encoded)
+            self.write(data)
 
     def write(self, data: bytes) -> None:
         """Send a piece of the body."""
-        if self.closed or self._head_only or not data:
+        if not data or self.closed:
             return
         if not self.started:
             raise RuntimeError("write before start")
-        if self._chunked:
-            self._connection.transport.write(encode_chunk(data))
-            return
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:  # what exceeds the length would be read as the next answer
-                self.abort()
-                return
-        self._connection.transport.write(data)
+        self._send(data)
 
     def end(self) -> None:
         """Complete a streamed answer."""
@@ -161,6 +157,19 @@ class ServerExchange:
             self._pressure(on)
 
     # Inside.
+
+    def _send(self, data: bytes, before: bytes = b"") -> None:
+        if self._head_only:
+            data = b""
+        elif self._chunked:
+            data = encode_chunk(data)
+        elif self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:  # what exceeds the length would be read as the next answer
+                self.abort()
+                return
+        if before or data:
+            self._connection.transport.write(before + data)
 
     def _begin(self) -> None:
         if self.started:

@@ -7,7 +7,6 @@ Invariant: after a rejection, or a request that ends its connection, further byt
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 
 import httptools
@@ -15,6 +14,7 @@ import httptools
 from inferplane_runtime.http.api import Headers, Limits, Request
 from inferplane_runtime.http.errors import HttpReject
 from inferplane_runtime.http.validation import Framing, check_head
+from inferplane_runtime.values import value
 
 _UPGRADE = frozenset((b"connection", b"upgrade", b"http2-settings"))
 
@@ -28,7 +28,7 @@ class ReadPhase(Enum):
     DONE = "done"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Incoming:
     """A complete request, and what its connection allows for the answer."""
 

@@ -10,6 +10,7 @@ Invariant: answers leave in the order of their requests; an answer that began ei
 import asyncio
 import socket
 import ssl as tls
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, cast
@@ -51,22 +52,18 @@ class HttpServer:
         limits: Limits,
         metrics: ServerMetrics | None = None,
         ssl: tls.SSLContext | None = None,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.now = clock
         self.handler = handler
         self.limits = limits
         self.metrics = metrics
         self.draining = False
         self.connections: set[ServerConnection] = set()
         self._ssl = ssl
-        self._clock = clock
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def now(self) -> float:
-        return self._clock() if self._clock else asyncio.get_running_loop().time()
 
     @property
     def port(self) -> int:
@@ -94,7 +91,7 @@ class HttpServer:
         return ServerConnection(self)
 
     def _tick(self) -> None:
-        self.sweep(self.now)
+        self.sweep(self.now())
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def sweep(self, now: float) -> None:
@@ -185,7 +182,7 @@ class ServerConnection(asyncio.Protocol):
         if server.metrics:
             server.metrics.connection_opened()
         self.transport.set_write_buffer_limits(high=server.limits.high_water_bytes)
-        self.deadline = server.now + server.limits.idle_timeout_s
+        self.deadline = server.now() + server.limits.idle_timeout_s
         if full:
             self._reject(json_error(503, "too many connections", headers=((b"retry-after", b"1"),)))
 
@@ -304,12 +301,12 @@ class ServerConnection(asyncio.Protocol):
             if server.draining:
                 self.transport.close()
                 return
-            self.deadline = server.now + server.limits.idle_timeout_s
+            self.deadline = server.now() + server.limits.idle_timeout_s
         elif parser.phase is ReadPhase.HEAD:
             if self._awaited is not ReadPhase.HEAD:  # one deadline for the whole head, however it trickles
-                self.deadline = server.now + server.limits.header_timeout_s
+                self.deadline = server.now() + server.limits.header_timeout_s
         else:
-            self.deadline = server.now + server.limits.body_timeout_s
+            self.deadline = server.now() + server.limits.body_timeout_s
         self._awaited = parser.phase
         if parser.continue_due:
             parser.continue_due = False
@@ -331,7 +328,7 @@ class ServerConnection(asyncio.Protocol):
         """Close so that the answer arrives: unread bytes of a client that still sends would reset it away."""
         if self._parser.phase is ReadPhase.DONE and self.transport.can_write_eof() and not self.transport.is_closing():
             self._lingering = True
-            self.deadline = self.server.now + _LINGER_S
+            self.deadline = self.server.now() + _LINGER_S
             if not self._reading:
                 self._reading = True
                 self.transport.resume_reading()

@@ -36,13 +36,15 @@ class RecordedExchange:
         self.pieces.append(response.body)
         self.end()
 
-    def start(self, head: ResponseHead) -> None:
+    def start(self, head: ResponseHead, data: bytes = b"") -> None:
         if self.closed:
             return
         if self.started:
             raise RuntimeError("the answer has begun already")
         self.started = True
         self.head = head
+        if data:
+            self.pieces.append(data)
 
     def write(self, data: bytes) -> None:
         if not self.closed:

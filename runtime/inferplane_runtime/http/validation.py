@@ -7,9 +7,9 @@ Invariant: a head that passes has one framing, and `content-length` and `transfe
 """
 
 import re
-from dataclasses import dataclass
 
 from inferplane_runtime.http.errors import HttpReject
+from inferplane_runtime.values import value
 
 _TARGET = re.compile(rb"[!-~]+")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
@@ -18,7 +18,7 @@ MAX_FIELDS = 256
 """Header fields in one head; real clients send a tenth of that."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Framing:
     """How a request is to be read, from its head alone."""
 
@@ -40,15 +40,15 @@ def check_head(method: bytes, target: bytes, version: str, pairs: list[tuple[byt
     lengths: list[bytes] = []
     codings: list[bytes] = []
     expects = b""
-    for name, value in pairs:
+    for name, given in pairs:
         if name == b"host":
             hosts += 1
         elif name == b"content-length":
-            lengths.append(value)
+            lengths.append(given)
         elif name == b"transfer-encoding":
-            codings.append(value)
+            codings.append(given)
         elif name == b"expect":
-            expects = value.lower()
+            expects = given.lower()
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         raise HttpReject(400, "exactly one host header is required")
     if expects and expects != b"100-continue":

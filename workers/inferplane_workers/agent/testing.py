@@ -46,10 +46,12 @@ class FakeExchange:
         self.response = response
         self.ended = True
 
-    def start(self, head: ResponseHead) -> None:
+    def start(self, head: ResponseHead, data: bytes = b"") -> None:
         assert self.response is None  # noqa: S101
         assert self.head is None  # noqa: S101
         self.head = head
+        if data:
+            self.written.append(data)
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
