@@ -1,15 +1,17 @@
 """CPU that the gateway adds to a request and to a stream's chunk: `python bench/bench_gateway.py [--seconds S]`.
 
-A stand-in agent (an HTTP server that answers at once, and a worker stream that says it is ready) stands behind a real
-router process and behind the bare proxy; one client keeps connections busy.  CPU time of the process under test
-between two moments is divided by what passed through it.  Quote the ratio: absolute times drift from run to run.
-Requests are placed by load alone here (the stand-in serves no tokenizer), so tokenising and hashing are not in it.
+A stand-in agent (an HTTP server that answers at once, serves a real tokenizer's files, and says on a worker stream that
+it is ready) stands behind a real router process and behind the bare proxy; one client keeps connections busy with chats
+of 1 KB, of which there are many.  CPU time of the process under test between two moments is divided by what passed
+through it.  Quote the ratio: absolute times drift from run to run.  Without `.cache/tokenizers` (`make tokenizers`)
+requests are placed by load alone: then `tokens` is false, and templates, tokens and hashes are not in the figures.
 The last line is JSON.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -26,25 +28,45 @@ import uvloop
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2 as wire
+from inferplane_engine.tokens import ModelFiles
 from inferplane_router.core.testing import FakeWorker
 
 _BARE_PROXY = Path(__file__).parent / "baselines" / "bare_proxy.py"
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BODY = orjson.dumps(
-    {"model": "m", "messages": [{"role": "user", "content": "x" * 1000}], "max_tokens": 64, "temperature": 0.5}
-)
+_TOKENIZER = Path(__file__).resolve().parents[1] / ".cache" / "tokenizers" / "qwen3"
+_PROMPTS = 256
+_WORDS = ("engines", "compute", "attention", "for", "the", "quick", "tokens,", "blocks", "and", "lazy", "pages", "42")
 _HEAD = (
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\n"
     b"content-type: application/json\r\nauthorization: Bearer none\r\ncontent-length: %d\r\n\r\n"
 )
 _JSON = orjson.dumps({"id": "x", "object": "chat.completion", "choices": [{"message": {"content": "y" * 500}}]})
-_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(_JSON), _JSON)
+
+
+def _answer(body: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+_ANSWER = _answer(_JSON)
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _EVENT = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 _CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
 _LAST = b"0\r\n\r\n"
 _PACE_S = 0.004
 _END = b"\r\n\r\n"
+
+
+def chat(number: int, *, stream: bool = False) -> bytes:
+    """Write a whole request: a chat of 1 KB that begins like no other."""
+    words = itertools.islice(itertools.cycle(_WORDS), number % len(_WORDS), 200)
+    body: dict[str, Any] = {
+        "model": "m",
+        "messages": [{"role": "user", "content": f"{number} {' '.join(words)}"[:1000]}],
+    }
+    body |= {"max_tokens": 64, "temperature": 0.5} | ({"stream": True} if stream else {})
+    encoded = orjson.dumps(body)
+    return _HEAD % len(encoded) + encoded
 
 
 # The stand-in agent, in a process of its own.
@@ -55,8 +77,9 @@ class Backend(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, chunks: int) -> None:
+    def __init__(self, chunks: int, files: ModelFiles | None) -> None:
         self.chunks = chunks
+        self.files = files
         self.buffer = b""
         self.pending: asyncio.TimerHandle | None = None
 
@@ -72,6 +95,10 @@ class Backend(asyncio.Protocol):
         at = self.buffer.find(_END)
         if at < 0:
             return
+        if self.buffer.startswith(b"GET "):
+            self.transport.write(_answer(self.file(self.buffer.split(b" ", 2)[1].decode())))
+            self.buffer = b""
+            return
         head = self.buffer[:at].lower()
         start = head.find(b"content-length: ") + 16
         length = int(head[start : (head.find(b"\r\n", start) + 1 or len(head) + 1) - 1])
@@ -84,6 +111,14 @@ class Backend(asyncio.Protocol):
             self.more(self.chunks - 1)
         else:
             self.transport.write(_ANSWER)
+
+    def file(self, path: str) -> bytes:
+        """Return what an agent answers below /model/files."""
+        if self.files is None:
+            return b"{}"
+        if path == "/model/files":
+            return orjson.dumps({"digest": self.files.digest, "files": self.files.sizes()})
+        return (self.files.root / path.rpartition("/")[2]).read_bytes()
 
     def more(self, left: int) -> None:
         self.pending = asyncio.get_running_loop().call_later(_PACE_S, self.next, left)
@@ -99,13 +134,14 @@ class Backend(asyncio.Protocol):
 async def backend(chunks: int) -> None:
     """Serve HTTP and one worker stream; print both ports."""
     loop = asyncio.get_running_loop()
-    http = await loop.create_server(lambda: Backend(chunks), "127.0.0.1", 0, backlog=1024)
+    files = ModelFiles.read(_TOKENIZER) if _TOKENIZER.is_dir() else None
+    http = await loop.create_server(lambda: Backend(chunks, files), "127.0.0.1", 0, backlog=1024)
 
     async def subscribe(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
         del requests
         worker = FakeWorker("w0", service="s", can_prefill=True)
         identity = worker.identity()
-        identity.identity.tokenizer_digest = ""  # nothing to fetch: requests are placed by load
+        identity.identity.tokenizer_digest = files.digest if files else ""
         for message in (identity, worker.status()):
             message.sent_at = time.time()
             yield message.SerializeToString()
@@ -146,7 +182,7 @@ class Load(asyncio.Protocol):
     def ask(self) -> None:
         self.got = b""
         self.sent_at = time.perf_counter()
-        self.transport.write(self.tally.request)
+        self.transport.write(next(self.tally.requests))
 
     def data_received(self, data: bytes) -> None:
         self.tally.chunks += data.count(b"data: ")
@@ -162,8 +198,7 @@ class Tally:
 
     def __init__(self, *, stream: bool) -> None:
         self.stream = stream
-        body = _BODY[:-1] + b',"stream":true}' if stream else _BODY
-        self.request = _HEAD % len(body) + body
+        self.requests = itertools.cycle([chat(number, stream=stream) for number in range(_PROMPTS)])
         self.latencies: list[float] = []
         self.chunks = 0
 
@@ -242,19 +277,30 @@ def write_files(folder: Path, http: int, stream: int) -> Path:
 
 
 async def wait_for_router(folder: Path, *, deadline_s: float = 60.0) -> int:
-    """Return the router's port once a request is answered through it."""
+    """Return the router's port once a request is answered through it, with tokens where there is a tokenizer."""
     async with asyncio.timeout(deadline_s):
         while not (folder / "report.json").exists():  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.1)
-        port = int(json.loads((folder / "report.json").read_text())["http"].rpartition(":")[2])
+        ports = json.loads((folder / "report.json").read_text())
+        port = int(ports["http"].rpartition(":")[2])
         while True:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(_HEAD % len(_BODY) + _BODY)
+            writer.write(chat(0))
             status = await reader.readline()
             writer.close()
-            if b" 200 " in status:
+            if b" 200 " in status and (not _TOKENIZER.is_dir() or await has_tokens(ports["metrics"])):
                 return port
             await asyncio.sleep(0.2)
+
+
+async def has_tokens(metrics: str) -> bool:
+    """Whether the router has counted the tokens of a prompt yet."""
+    host, _, port = metrics.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
+    shown = await reader.read(-1)
+    writer.close()
+    return b"gateway_prompt_tokens_count" in shown.replace(b"_tokens_tokens_", b"_tokens_")
 
 
 async def measure(port: int, pid: int, seconds: float) -> dict[str, dict[str, float]]:
@@ -287,12 +333,14 @@ async def run(seconds: float, chunks: int, rounds: int) -> dict[str, Any]:
             for _ in range(rounds)
         ]
         direct = await load(http, agent.pid, connections=1, seconds=seconds / 2, stream=False)
-        memory = pss_mib(router.pid)
+        memory = pss_mib(bare.pid), pss_mib(router.pid)
     return summary(rows, direct, memory)
 
 
 def summary(
-    rows: list[tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]], direct: dict[str, float], memory: float
+    rows: list[tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]],
+    direct: dict[str, float],
+    memory: tuple[float, float],
 ) -> dict[str, Any]:
     for bare, ours in rows:
         for name in bare:
@@ -302,24 +350,17 @@ def summary(
     def best(side: int, part: str, key: str) -> float:
         return min(row[side][part][key] for row in rows)
 
-    request, chunk = "cpu_us_per_request", "cpu_us_per_chunk"
-    return {
-        "bench": "gateway",
-        request: round(best(1, "busy", request), 1),
-        chunk: round(best(1, "streams", chunk), 1),
-        "added_p50_us": round(best(1, "alone", "p50_us") - direct["p50_us"], 1),
-        "pss_mib": round(memory, 1),
-        "tokens": False,
-        "vs": {
-            "bare_proxy": {
-                request: round(best(0, "busy", request), 1),
-                chunk: round(best(0, "streams", chunk), 1),
-                "added_p50_us": round(best(0, "alone", "p50_us") - direct["p50_us"], 1),
-            },
-            "ratio_per_request": round(best(1, "busy", request) / best(0, "busy", request), 2),
-            "ratio_per_chunk": round(best(1, "streams", chunk) / best(0, "streams", chunk), 2),
-        },
-    }
+    def figures(side: int) -> dict[str, float]:
+        return {
+            "cpu_us_per_request": round(best(side, "busy", "cpu_us_per_request"), 1),
+            "cpu_us_per_chunk": round(best(side, "streams", "cpu_us_per_chunk"), 1),
+            "added_p50_us": round(best(side, "alone", "p50_us") - direct["p50_us"], 1),
+            "pss_mib": round(memory[side], 1),
+        }
+
+    bare, ours = figures(0), figures(1)
+    ratios = {f"{name}_vs_bare_proxy": round(ours[name] / bare[name], 2) for name in list(ours)[:2]}
+    return {"bench": "gateway", **ours, **ratios, "tokens": _TOKENIZER.is_dir(), "vs": {"bare_proxy": bare}}
 
 
 def main() -> None:
