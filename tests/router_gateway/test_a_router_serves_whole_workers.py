@@ -1,8 +1,8 @@
 """The whole router process (in one loop with two simulated workers): catalogue file to answers, HTTP and gRPC."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,90 +12,23 @@ import orjson
 import pytest
 import uvloop
 
-from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, RoutingMode, WorkerRole
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_router.app import RouterApp
-from inferplane_router.config import Discovery, Listen, RouterConfig
-from inferplane_router.core.values import Health, ResolvedModel
-from inferplane_router.gateway.seams import EncodedPrompt
-from inferplane_runtime.clock import SystemClock
-from inferplane_runtime.http.api import Headers, Request
 from inferplane_runtime.http.client import UpstreamPool
-from inferplane_runtime.http.testing import CollectingSink
 from inferplane_workers.agent.config import Role
-from inferplane_workers.testing import Worker, until, worker
+from inferplane_workers.testing import until
+from one_loop_service import WorkerSpec, call, one_loop_service
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(f"word{i}" for i in range(200))
 CHAT: dict[str, Any] = {"model": "alias", "messages": [{"role": "user", "content": WORDS}], "max_tokens": 8}
-QUIET = Listen(http="127.0.0.1:0", grpc="127.0.0.1:0", metrics="127.0.0.1:0")
-
-
-class AskingEncoder:
-    """A `PromptEncoder` that asks the engine itself."""
-
-    def __init__(self, pool: UpstreamPool, address: str) -> None:
-        self._pool = pool
-        self._address = address
-
-    async def encode(self, model: ResolvedModel, path: str, body: Mapping[str, Any]) -> EncodedPrompt:
-        assert model.facts is not None
-        asked = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
-        answer = await call(self._pool, self._address, "/tokenize", asked)
-        tokens = orjson.loads(answer.body)["tokens"]
-        return EncodedPrompt(np.array(tokens, np.int32), templated=path.endswith("chat/completions"))
-
-
-async def call(pool: UpstreamPool, address: str, path: str, body: object, **headers: str) -> CollectingSink:
-    sink = CollectingSink()
-    pairs = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
-    method, raw = (b"GET", b"") if body is None else (b"POST", orjson.dumps(body))
-    fields = Headers(((b"content-type", b"application/json"), *pairs))
-    pool.send(address, Request(method, path.encode(), headers=fields, body=raw), sink, silence_s=20)
-    return await sink.wait()
-
-
-def catalogue(workers: dict[str, tuple[Role, Worker]]) -> Catalogue:
-    return Catalogue(
-        generation=1,
-        services=(
-            CatalogueService(
-                name="s", served_names=("tiny", "alias"), mode=RoutingMode.DISAGGREGATED, expose_headers=True
-            ),
-        ),
-        workers=tuple(
-            CatalogueWorker(
-                worker_id=name,
-                service="s",
-                pool=role.value,
-                role=WorkerRole(role.value),
-                revision="",
-                http_address=each.address,
-                stream_address=f"127.0.0.1:{each.listening.stream}",
-            )
-            for name, (role, each) in workers.items()
-        ),
-    )
 
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncGenerator[tuple[RouterApp, UpstreamPool]]:
-    async with AsyncExitStack() as stack:
-        workers: dict[str, tuple[Role, Worker]] = {}
-        for name, role in (("p0", Role.PREFILL), ("d0", Role.DECODE)):
-            workers[name] = role, await stack.enter_async_context(worker(folder, role, name))
-        file = folder / "catalogue.json"
-        file.write_text(catalogue(workers).model_dump_json(by_alias=True), "utf-8")
-        config = RouterConfig(Discovery(file), folder / "cache", listen=QUIET)
-        pool = UpstreamPool()
-        prompts = AskingEncoder(pool, workers["d0"][1].address)
-        app = RouterApp(config, prompts=prompts, prepare=None, pool=pool, clock=SystemClock())
-        await stack.enter_async_context(app.running())
-        await until(lambda: {view.health for view in app.core.statistics().workers} == {Health.READY})
-        client = UpstreamPool()
-        yield app, client
-        await client.close()
-        await pool.close()
+    specs = (WorkerSpec("p0", Role.PREFILL), WorkerSpec("d0", Role.DECODE))
+    async with one_loop_service(folder, specs) as service:
+        yield service.router, service.client
 
 
 Scenario = Callable[[RouterApp, UpstreamPool], Awaitable[None]]

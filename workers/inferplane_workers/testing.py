@@ -1,6 +1,9 @@
 """Whole workers for tests: a simulated engine and the real agent beside it, in one event loop, on free ports."""
 
 import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +23,7 @@ from inferplane_workers.sim.options import parse_options
 
 BLOCK_SIZE = 16
 MODEL = "tiny"
+_ENGINE_START_S = 40.0
 QUICK = Periods(start_up=0.01, watch=0.05, health_deadline=2.0, after_failure=0.05)
 
 
@@ -104,13 +108,75 @@ async def worker(
     wait: bool = True,
 ) -> AsyncGenerator[Worker]:
     """Run an engine and its agent; with `wait`, until the agent takes requests."""
-    async with engine(folder, role, name, flags=flags) as server:
-        config = replace(agent_config(folder, role, name, server.port), **(changes or {}))
-        agent = Agent(config, periods=QUICK)
-        async with agent.running() as listening:
-            if wait:
-                await until_phase(agent, Phase.READY)
-            yield Worker(agent, server, listening)
+    async with (
+        engine(folder, role, name, flags=flags) as server,
+        agent_beside(folder, role, name, server.port, changes=changes, wait=wait) as (agent, listening),
+    ):
+        yield Worker(agent, server, listening)
+
+
+@asynccontextmanager
+async def agent_beside(
+    folder: Path,
+    role: Role,
+    name: str,
+    engine_port: int,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    periods: Periods = QUICK,
+    wait: bool = True,
+) -> AsyncGenerator[tuple[Agent, Listening]]:
+    """Run an agent beside an engine that is there already, or will be."""
+    agent = Agent(replace(agent_config(folder, role, name, engine_port), **(changes or {})), periods=periods)
+    async with agent.running() as listening:
+        if wait:
+            await until_phase(agent, Phase.READY)
+        yield agent, listening
+
+
+@asynccontextmanager
+async def engine_process(
+    folder: Path, role: Role, name: str, *, flags: Sequence[str] = (), port: int = 0
+) -> AsyncGenerator[tuple[Process, int]]:
+    """Run a simulated engine as a process of its own, for faults that end it; yields it with its port."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "inferplane_workers.sim", *sim_flags(folder, role, name), *flags),
+        *("--port", str(port)),
+        stderr=PIPE,
+        env={
+            **os.environ,
+            "NO_COLOR": "1",
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": "0",
+        },
+    )
+    reading: asyncio.Task[bytes] | None = None
+    try:
+        async with asyncio.timeout(_ENGINE_START_S):
+            got = await _announced_port(process)
+        reading = asyncio.create_task(_log_of(process).read(), name=f"log of {name}")  # a full pipe would stop it
+        yield process, got
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        if reading is not None:
+            await reading
+
+
+def _log_of(process: Process) -> asyncio.StreamReader:
+    if process.stderr is None:
+        raise RuntimeError("an engine was started without a pipe for its log")
+    return process.stderr
+
+
+async def _announced_port(process: Process) -> int:
+    said: list[str] = []
+    while line := (await _log_of(process).readline()).decode():
+        said.append(line)
+        if "port=" in line:
+            return int(line.split("port=")[1].split()[0])
+    raise RuntimeError("the simulated engine did not start:\n" + "".join(said))
 
 
 async def until(true: Callable[[], bool], *, deadline_s: float = 20.0) -> None:

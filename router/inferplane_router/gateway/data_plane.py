@@ -148,6 +148,9 @@ class DataPlane:
         except PromptRejectedError as error:
             self._refuse(placement, BadRequestError(error.message, param=error.param))
             return placement
+        except Exception:  # noqa: BLE001 - the request's boundary: without tokens it can still be served, by load alone
+            _log.exception("a prompt could not be encoded", request_id=wish.request_id)
+            encoded = EncodedPrompt(None)
         if isinstance(encoded, EncodedPrompt):
             self._meters.of(wish.model.service.name).tokenise.observe(self.now() - begun)
             self._ask(placement, encoded)

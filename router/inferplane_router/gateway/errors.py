@@ -76,6 +76,8 @@ class UpstreamLostError(GatewayError):
         self.status = 504 if timeout else 502
 
 
+_SHOWN: Final = 256
+"""Characters of a client's own text that an error repeats."""
 _REFUSALS: Final = {
     RefusalReason.NO_WORKERS: 503,
     RefusalReason.QUEUE_FULL: 429,
@@ -85,8 +87,9 @@ _REFUSALS: Final = {
 
 def unknown_model(name: str, known: tuple[str, ...]) -> UnknownModelError:
     served = ", ".join(known) or "none yet"
+    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
     return UnknownModelError(
-        f"The model `{name}` does not exist. Served here: {served}.", param="model", code="model_not_found"
+        f"The model `{shown}` does not exist. Served here: {served}.", param="model", code="model_not_found"
     )
 
 

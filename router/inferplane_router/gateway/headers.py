@@ -31,6 +31,7 @@ _DROPPED: Final = HOP_BY_HOP | frozenset(
 _OURS: Final = frozenset((b"x-request-id", RETRY))
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _MAX_PRIORITY: Final = 100
+_DIGITS: Final = 9
 _MAX_MS: Final = 86_400_000
 
 
@@ -51,9 +52,8 @@ def read_hints(headers: Headers) -> Hints:
     found = {name: value for name, value in headers.pairs if name.startswith((INTERNAL_PREFIX, b"x-request-id"))}
     if not found:
         return Hints()
-    request_id = found.get(b"x-request-id", b"")
     return Hints(
-        request_id=request_id.decode() if _REQUEST_ID.fullmatch(request_id) else "",
+        request_id=_usable_id(found.get(b"x-request-id", b"")),
         session=found.get(b"x-inferplane-session", b"").decode("latin-1"),
         priority=_priority(found.get(b"x-inferplane-priority")),
         ttft_s=_milliseconds(found, "x-inferplane-ttft-ms"),
@@ -61,11 +61,20 @@ def read_hints(headers: Headers) -> Hints:
     )
 
 
+def request_id_of(headers: Headers) -> str:
+    """Return the client's own id for a request, empty when it gave none that can be used."""
+    return _usable_id(headers.get(b"x-request-id") or b"")
+
+
+def _usable_id(value: bytes) -> str:
+    return value.decode() if _REQUEST_ID.fullmatch(value) else ""
+
+
 def _priority(value: bytes | None) -> int:
     if value is None:
         return 0
     digits = value.removeprefix(b"-")
-    if not digits.isdigit() or int(digits[:4]) > _MAX_PRIORITY:
+    if not digits.isdigit() or len(digits) > _DIGITS or int(digits) > _MAX_PRIORITY:
         message = f"x-inferplane-priority must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}"
         raise BadRequestError(message, param="x-inferplane-priority")
     return int(value)

@@ -6,9 +6,9 @@ from urllib.parse import unquote
 
 import orjson
 
-from inferplane_router.gateway.errors import GatewayError, UnknownRouteError, WrongMethodError, answer
+from inferplane_router.gateway.errors import GatewayError, UnknownRouteError, WrongMethodError, answer, unknown_model
 from inferplane_router.gateway.forward import Forward, ForwardContext
-from inferplane_router.gateway.headers import read_hints
+from inferplane_router.gateway.headers import read_hints, request_id_of
 from inferplane_router.gateway.parse import ROUTES, Route
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
 from inferplane_runtime.http.errors import json_error
@@ -36,8 +36,9 @@ class Gateway:
                 self._post(route, request, exchange)
         except GatewayError as error:
             self._context.meters.of("").ended("", "bad_request")
-            request_id = request.headers.get(b"x-request-id")
-            exchange.respond(answer(error, headers=((b"x-request-id", request_id),) if request_id else ()))
+            request_id = request_id_of(request.headers)
+            shown = ((b"x-request-id", request_id.encode()),) if request_id else ()
+            exchange.respond(answer(error, headers=shown))
 
     def _post(self, route: Route, request: Request, exchange: Exchange) -> None:
         wish = self._context.plane.read(request.path, route, request.body, read_hints(request.headers))
@@ -64,8 +65,9 @@ class Gateway:
         return orjson.dumps({"object": "list", "data": [_model_object(name) for name in names]})
 
     def _model(self, name: str) -> Response:
-        if name not in self._context.plane.core.model_names():
-            return json_error(404, f"The model `{name}` does not exist.", param="model", code="model_not_found")
+        names = self._context.plane.core.model_names()
+        if name not in names:
+            raise unknown_model(name, names)
         return Response(200, _JSON, orjson.dumps(_model_object(name)))
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from inferplane_engine.identity import engine_salt
 from inferplane_router.gateway.errors import BadRequestError
+from inferplane_runtime.http.json_body import JsonBodyError, read_object
 
 Body = dict[str, Any]
 
@@ -88,15 +89,10 @@ def parse(route: Route, raw: bytes, *, tenant: str = "") -> ParsedBody:
 
 
 def _object(raw: bytes) -> Body:
-    if not raw:
-        raise BadRequestError("the body is empty: a JSON object is required")
     try:
-        value: object = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadRequestError(f"the body is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BadRequestError("the body must be a JSON object")
-    return cast("Body", value)
+        return read_object(raw)
+    except JsonBodyError as error:
+        raise BadRequestError(str(error)) from None
 
 
 def _check_messages(messages: object) -> None:

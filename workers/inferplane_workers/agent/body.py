@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from inferplane_runtime.http.json_body import JsonBodyError, read_object
 from inferplane_workers.agent.errors import BadRequestError
 
 Body = dict[str, Any]
@@ -65,12 +66,9 @@ class Shape:
 def parse(raw: bytes) -> Body:
     """Read a JSON object, or say why it is none."""
     try:
-        value: object = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadRequestError(f"the body is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BadRequestError("the body must be a JSON object")
-    return cast("Body", value)
+        return read_object(raw)
+    except JsonBodyError as error:
+        raise BadRequestError(str(error)) from None
 
 
 def write(body: Mapping[str, Any]) -> bytes:
@@ -113,8 +111,9 @@ def shape(body: Mapping[str, Any]) -> Shape:
 
 def ask_for_usage(body: Body) -> None:
     """Have the engine count in every chunk of a stream: the last one seen is exact, however the stream ends."""
-    asked = {"include_usage": True, "continuous_usage_stats": True}
-    body["stream_options"] = {**_mapping(body.get("stream_options")), **asked}
+    given = body.get("stream_options")
+    if given is None or isinstance(given, dict):  # anything else is the engine's to refuse
+        body["stream_options"] = {**_mapping(given), "include_usage": True, "continuous_usage_stats": True}
 
 
 def for_prefill(body: Mapping[str, Any], transfer: Mapping[str, Any]) -> Body:
