@@ -193,7 +193,7 @@ def test_an_agent_that_restarts_beside_its_engine_knows_its_blocks(tmp_path: Pat
                 await ask(pool, f"127.0.0.1:{listening.http}", "/v1/completions", BODY)
                 await until(lambda: bool(first.blocks.ranks[0].blocks))
                 blocks, expected = first.blocks.ranks[0].blocks, first.blocks.ranks[0].expected
-            second = Agent(replace(config, kv_replay=""), periods=QUICK)
+            second = Agent(replace(config, kv_replay="", canary=False), periods=QUICK)
             async with second.running():
                 await until_phase(second, Phase.READY)
 

@@ -20,6 +20,8 @@ class Readiness:
 
     ready: bool
     reason: str = ""
+    restart: bool = False
+    """The engine hangs or computes wrongly: only a new start would help."""
 
 
 class Probe(Protocol):
@@ -49,7 +51,8 @@ class HttpProbe:
             return Readiness(ready=False, reason=f"does not answer ({type(error).__name__})")
         if answer.is_success:
             return Readiness(ready=True)
-        return Readiness(ready=False, reason=_message(answer) or f"answers {answer.status_code}")
+        reason = _message(answer) or f"answers {answer.status_code}"
+        return Readiness(ready=False, reason=reason, restart=_fields(answer).get("restart") is True)
 
     async def healthy(self, address: str) -> bool:
         try:
@@ -66,13 +69,17 @@ class HttpProbe:
         return "" if answer.is_success else f"answered {answer.status_code}: {_message(answer)}"
 
 
-def _message(answer: httpx.Response) -> str:
-    """Take the message out of an error object, or the text as it is."""
+def _fields(answer: httpx.Response) -> dict[str, object]:
     try:
         found: object = answer.json()
     except ValueError:
-        return answer.text.strip()[:_REASON_LENGTH]
-    fields = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def _message(answer: httpx.Response) -> str:
+    """Take the message out of an error object, or the text as it is."""
+    fields = _fields(answer)
     error = fields.get("error")
     if isinstance(error, dict):
         return str(cast("dict[str, object]", error).get("message", ""))[:_REASON_LENGTH]

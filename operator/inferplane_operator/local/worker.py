@@ -209,6 +209,8 @@ class Worker:
             limit_s = self.pool.startup_timeout_s
             if not found.ready and not self._ready_once and self.engine.lived_s > limit_s:
                 self.engine.recycle(f"was not ready within {limit_s:g} s")
+            if found.restart and self._seen_engine == self.engine.pid:  # not the one that was started since
+                self.engine.recycle(found.reason)
             await asyncio.sleep(self._around.probe_interval_s)
 
     async def _look(self) -> Readiness:

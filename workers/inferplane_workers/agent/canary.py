@@ -33,9 +33,10 @@ class Verdict:
     detail: str = ""
 
 
-def question(model: str) -> dict[str, Any]:
-    """Return the request; shorter than a KV block, so it leaves nothing in the cache."""
-    return {"model": model, "prompt": PROMPT, "max_tokens": MAX_TOKENS, "temperature": 0, "seed": 0}
+def question(model: str, *, salt: str) -> dict[str, Any]:
+    """Return the request; `salt` is another each time, so that it is computed and not found in the cache."""
+    asked = {"model": model, "prompt": PROMPT, "max_tokens": MAX_TOKENS, "temperature": 0, "seed": 0}
+    return {**asked, "cache_salt": salt}
 
 
 def answer_of(response: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -92,6 +92,7 @@ class EngineWatch:
         self._periods = periods or Periods()
         self._root = root
         self._count = 0
+        self._asked = 0
         self._facts: Facts | None = None
 
     async def run(self) -> None:
@@ -120,7 +121,7 @@ class EngineWatch:
         self._facts = facts
         verdict = await self._canary(facts) if self._config.canary else canary.Verdict(CanaryState.UNKNOWN)
         if verdict is None or verdict.state is CanaryState.FAILED:
-            self._fail(verdict.detail if verdict else "the canary prompt got no answer in time")
+            self._fail(verdict.detail if verdict else "the canary prompt got no answer in time", restart=True)
             return False
         self._jobs.progress_at = self._now()
         if self._gate.phase is Phase.FAILED:
@@ -135,7 +136,7 @@ class EngineWatch:
     async def _canary(self, facts: Facts) -> canary.Verdict | None:
         model = self._config.names[0]
         response = await self._client.post(
-            b"/v1/completions", canary.question(model), timeout_s=self._config.canary_timeout
+            b"/v1/completions", self._question(model), timeout_s=self._config.canary_timeout
         )
         if isinstance(response, NoAnswer):
             return None
@@ -150,6 +151,10 @@ class EngineWatch:
         if verdict.state is CanaryState.PASSED and text is not None:
             self._memory.remember(self._config.model, self._config.model_revision, facts.version, text)
         return verdict
+
+    def _question(self, model: str) -> dict[str, Any]:
+        self._asked += 1
+        return canary.question(model, salt=f"canary-{self._announcer.hub.epoch:x}-{self._asked}")
 
     def _recall(self, facts: Facts) -> str | None:
         return self._memory.recall(self._config.model, self._config.model_revision, facts.version)
@@ -167,7 +172,7 @@ class EngineWatch:
                 self._fail("the engine is gone")
                 return
             if verdict is watchdog.Verdict.HUNG:
-                self._fail("the engine hangs: it took requests and did no work")
+                self._fail("the engine hangs: it took requests and did no work", restart=True)
                 for job in list(self._jobs.live):
                     job.fail("the engine of this worker hangs")
                 return
@@ -230,7 +235,7 @@ class EngineWatch:
         verdict = await self._canary(self._facts)
         if verdict is None or verdict.state is not CanaryState.FAILED:
             return False
-        self._fail(verdict.detail)
+        self._fail(verdict.detail, restart=True)
         return True
 
     async def _recover_blocks(self, seen: _Seen) -> None:
@@ -246,7 +251,7 @@ class EngineWatch:
             return
         # vLLM publishes the clearing with the next request that it schedules.
         await self._client.post(
-            b"/v1/completions", canary.question(self._config.names[0]), timeout_s=self._config.canary_timeout
+            b"/v1/completions", self._question(self._config.names[0]), timeout_s=self._config.canary_timeout
         )
 
     def _transport(self) -> transport.Transport:
@@ -256,8 +261,8 @@ class EngineWatch:
             asked, active_rdma_ports=transport.active_rdma_ports(self._root), chosen=transport.chosen_by_ucx(lines)
         )
 
-    def _fail(self, detail: str) -> None:
-        if self._gate.move(Phase.FAILED, detail):
+    def _fail(self, detail: str, *, restart: bool = False) -> None:
+        if self._gate.move(Phase.FAILED, detail, restart=restart):
             _log.error("the engine failed", detail=detail)
 
 

@@ -33,7 +33,7 @@ TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = {
 class Gate:
     """Holds the phase; `on_change` hears every change."""
 
-    __slots__ = ("_grace_s", "_now", "_on_change", "_shut_at", "detail", "phase")
+    __slots__ = ("_grace_s", "_now", "_on_change", "_shut_at", "detail", "phase", "restart")
 
     def __init__(self, *, now: Callable[[], float], grace_s: float, on_change: Callable[[Phase, str], None]) -> None:
         self._now = now
@@ -42,10 +42,13 @@ class Gate:
         self._shut_at = 0.0
         self.phase = Phase.STARTING
         self.detail = "the engine has not answered yet"
+        self.restart = False
+        """The engine runs, but only a new start would help: whoever supervises it may end it."""
 
-    def move(self, phase: Phase, detail: str = "") -> bool:
+    def move(self, phase: Phase, detail: str = "", *, restart: bool = False) -> bool:
         """Change the phase if the table allows it."""
         if phase is self.phase:
+            self.restart = restart
             if detail != self.detail:
                 self.detail = detail
                 self._on_change(phase, detail)
@@ -57,6 +60,7 @@ class Gate:
             self._shut_at = self._now() + (self._grace_s if self.phase is Phase.READY else 0.0)
         self.phase = phase
         self.detail = detail
+        self.restart = restart
         self._on_change(phase, detail)
         return True
 

@@ -76,7 +76,8 @@ class Routes:
     def _ready(self) -> Response:
         if self._gate.phase is Phase.READY:
             return _json(200, {"status": "ready"})
-        return _json(503, {"status": self._gate.phase.name.lower(), "reason": self._gate.detail})
+        gate = self._gate
+        return _json(503, {"status": gate.phase.name.lower(), "reason": gate.detail, "restart": gate.restart})
 
     def _handoff(self, request: Request, request_id: str) -> Response:
         state = bodies.parse(request.body).get("state")

@@ -1,0 +1,91 @@
+"""Damaged KV: the canary keeps an engine that computes wrongly out of service; what no canary sees is stated."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inferplane_engine.sim.faults import FaultKind
+from inferplane_router.core.values import Health
+from inferplane_workers.agent.config import Role
+from inferplane_workers.agent.gate import Phase
+from inferplane_workers.testing import QUICK, until
+from one_loop_service import OneLoopService, WorkerSpec, in_one_loop, reference_answers, text_of
+
+pytestmark = pytest.mark.slow
+TEXT = "/v1/completions"
+CANARY: dict[str, Any] = {
+    "model": "tiny", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0, "seed": 0
+}  # fmt: skip
+
+
+def ask(number: int) -> dict[str, Any]:
+    text = " ".join(f"word{number}x{i}" for i in range(60))
+    return {"model": "tiny", "prompt": text, "max_tokens": 12, "ignore_eos": True}
+
+
+def known_answer(folder: Path) -> str:
+    return asyncio.run(reference_answers(folder, TEXT, [CANARY]))[0]
+
+
+def corrupt(kind: FaultKind, **fields: Any) -> list[Mapping[str, Any]]:
+    return [{"kind": kind.value, "probability": 1, **fields}]
+
+
+def test_an_engine_that_computes_wrongly_from_its_start_gets_no_request(tmp_path: Path) -> None:
+    known = known_answer(tmp_path)
+    specs = [
+        WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_KV), changes={"canary_expect": known}, expected=False),
+        WorkerSpec("d1", Role.DECODE, changes={"canary_expect": known}),
+    ]
+
+    async def scenario(service: OneLoopService) -> None:
+        await until(lambda: service.health("d0") is Health.FAILED)
+        answers = [await service.post(TEXT, ask(number)) for number in range(6)]
+
+        assert "the canary prompt got" in service.view("d0").detail
+        assert [text_of(each) for each in answers] == await reference_answers(
+            tmp_path, TEXT, [ask(n) for n in range(6)]
+        )
+
+    in_one_loop(tmp_path, specs, scenario)
+
+
+def test_an_engine_that_begins_to_compute_wrongly_is_taken_out_by_the_next_canary(tmp_path: Path) -> None:
+    """Answers between the damage and the canary may be wrong: that is the canary's period."""
+    wrong_later = corrupt(FaultKind.CORRUPT_KV, after_s=10)  # of the engine, which is five times as fast
+    specs = [
+        WorkerSpec("d0", Role.DECODE, wrong_later, periods=replace(QUICK, canary=0.2)),
+        WorkerSpec("d1", Role.DECODE),
+    ]
+
+    async def scenario(service: OneLoopService) -> None:
+        assert service.health("d0") is Health.READY
+
+        await until(lambda: service.workers["d0"].agent.gate.phase is Phase.FAILED)
+        await until(lambda: service.health("d0") is Health.FAILED)
+        answers = [await service.post(TEXT, ask(number)) for number in range(6)]
+
+        assert [text_of(each) for each in answers] == await reference_answers(
+            tmp_path, TEXT, [ask(n) for n in range(6)]
+        )
+
+    in_one_loop(tmp_path, specs, scenario)
+
+
+def test_a_transfer_that_arrives_damaged_is_visible_in_the_answer_alone(tmp_path: Path) -> None:
+    """No engine says a checksum of what it hands over, and the canary is never handed over: nothing else notices."""
+    specs = [WorkerSpec("p0", Role.PREFILL), WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_TRANSFER))]
+
+    async def scenario(service: OneLoopService) -> None:
+        said = text_of(await service.post(TEXT, ask(0)))
+        alone = text_of(await service.post(TEXT, ask(0) | {"n": 2}))  # several answers are not handed over
+
+        assert said != (await reference_answers(tmp_path, TEXT, [ask(0)]))[0]
+        assert alone
+        assert service.health("d0") is Health.READY
+
+    in_one_loop(tmp_path, specs, scenario)
