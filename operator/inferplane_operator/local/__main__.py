@@ -31,6 +31,7 @@ from inferplane_operator.local.machine import Machine, find_gpus
 from inferplane_operator.local.processes import INSTANCE_MARKER, end_orphans, spawn
 from inferplane_operator.local.statedir import StateDir, StateError, socket_dir
 from inferplane_operator.local.worker import Surroundings
+from inferplane_runtime.lifecycle import settle_memory
 from inferplane_runtime.logs import configure
 from inferplane_runtime.ports import hold_port
 
@@ -56,6 +57,7 @@ def read_flags(argv: list[str]) -> Flags:
 def main(argv: list[str], environment: Mapping[str, str]) -> int:
     flags = read_flags(argv)
     configure(component="runner")
+    settle_memory()
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each probe would bury the rest
     state = StateDir(flags.state_dir)
     try:

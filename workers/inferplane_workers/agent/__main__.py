@@ -6,7 +6,7 @@ import sys
 import uvloop
 
 from inferplane_runtime import logs
-from inferplane_runtime.lifecycle import StopSignal, run_process
+from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load
 from inferplane_workers.agent.app import Agent
 from inferplane_workers.agent.config import AgentConfig
@@ -22,6 +22,7 @@ def main() -> int:
         sys.stderr.write(f"inferplane-agent: {error}\n")
         return _WRONG_CONFIGURATION
     logs.configure(form=config.log_format, level=config.log_level, component="agent")
+    settle_memory()
 
     async def serve(stop: StopSignal) -> int:
         agent = Agent(config)

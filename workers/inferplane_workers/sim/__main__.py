@@ -8,6 +8,7 @@ import sys
 import structlog
 import uvloop
 
+from inferplane_runtime.lifecycle import settle_memory
 from inferplane_runtime.logs import configure
 from inferplane_workers.sim.app import DEAD, SimServer, running
 from inferplane_workers.sim.options import OptionsError, SimOptions, parse_options
@@ -47,6 +48,7 @@ def main() -> int:
     configure(component="sim")
     try:
         options = parse_options(sys.argv[1:], os.environ)
+        settle_memory()
         return uvloop.run(serve(options))
     except OptionsError as error:
         sys.stderr.write(f"error: {error}\n")
