@@ -161,6 +161,29 @@ def test_a_resync_and_expected_blocks_reach_the_agent() -> None:
     assert heard[2].expect == wire.Expect(request_id="r", dp_rank=2, hashes=(5).to_bytes(8, "little"))
 
 
+def test_expectations_of_one_moment_share_a_message() -> None:
+    async def scenario() -> list[wire.SubscriberMessage]:
+        agent, feed = Agent([2], stay=True), NotedFeed()
+        address = await agent.start()
+        one = stream(address, feed, NoSleep())
+        fleet = StreamFleet(lambda _: one)
+        async with asyncio.TaskGroup() as group:
+            fleet.follow([worker("w0", address)], group)
+            await feed.until("message 2")
+            for number in range(3):
+                fleet.announce(f"r{number}", Expectation("w0", 0, np.array([number + 1], np.uint64)))
+            while len(agent.heard) < 2:  # the greeting and what was told
+                agent.told.clear()
+                await agent.told.wait()
+            fleet.stop()
+        await agent.server.stop(None)
+        return agent.heard
+
+    shared = asyncio.run(scenario())[1].expects
+
+    assert [expect.request_id for expect in shared.expects] == ["r0", "r1", "r2"]
+
+
 def test_a_silent_stream_is_given_up() -> None:
     async def scenario() -> list[str]:
         agent, feed = Agent([1], stay=True), NotedFeed()

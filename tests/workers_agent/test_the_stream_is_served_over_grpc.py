@@ -82,7 +82,9 @@ async def talk() -> list[str]:
         await served.read(call, "block_snapshot")
         served.hub.accepted("r1")
         await served.to_send.put(pb.SubscriberMessage(expect=pb.Expect(request_id="r1", hashes=wire.pack([4, 5]))))
-        while served.hub.chain_of("r1") is None:
+        several = pb.Expects(expects=[pb.Expect(request_id=name, hashes=wire.pack([6])) for name in ("r2", "r3")])
+        await served.to_send.put(pb.SubscriberMessage(expects=several))
+        while any(served.hub.chain_of(name) is None for name in ("r1", "r2", "r3")):
             await served.read(call, "heartbeat")
         await served.to_send.put(None)
     await served.server.stop()

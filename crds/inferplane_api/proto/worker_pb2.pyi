@@ -95,14 +95,16 @@ OUTCOME_BAD_REQUEST: Outcome
 OUTCOME_DEADLINE: Outcome
 
 class SubscriberMessage(_message.Message):
-    __slots__ = ("hello", "resync", "expect")
+    __slots__ = ("hello", "resync", "expect", "expects")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     RESYNC_FIELD_NUMBER: _ClassVar[int]
     EXPECT_FIELD_NUMBER: _ClassVar[int]
+    EXPECTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     resync: Resync
     expect: Expect
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., expect: _Optional[_Union[Expect, _Mapping]] = ...) -> None: ...
+    expects: Expects
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., expect: _Optional[_Union[Expect, _Mapping]] = ..., expects: _Optional[_Union[Expects, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "subscriber_epoch", "component", "want_blocks")
@@ -133,6 +135,12 @@ class Expect(_message.Message):
     dp_rank: int
     hashes: bytes
     def __init__(self, request_id: _Optional[str] = ..., dp_rank: _Optional[int] = ..., hashes: _Optional[bytes] = ...) -> None: ...
+
+class Expects(_message.Message):
+    __slots__ = ("expects",)
+    EXPECTS_FIELD_NUMBER: _ClassVar[int]
+    expects: _containers.RepeatedCompositeFieldContainer[Expect]
+    def __init__(self, expects: _Optional[_Iterable[_Union[Expect, _Mapping]]] = ...) -> None: ...
 
 class WorkerMessage(_message.Message):
     __slots__ = ("epoch", "sequence", "sent_at", "identity", "status", "block_snapshot", "block_delta", "load_snapshot", "load_delta", "report", "heartbeat")

@@ -9,7 +9,8 @@ find, which then asks for a snapshot through here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -24,6 +25,8 @@ from inferplane_runtime.clock import Clock
 PROTOCOL_VERSION: Final = 1
 _METHOD: Final = "/inferplane.v1.WorkerStream/Subscribe"
 _QUEUE: Final = 1024
+_GATHER_S: Final = 0.002
+"""A write costs the router as much as all else it does for a request, so a busy one shares them."""
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 20_000),
@@ -177,5 +180,21 @@ def _serialise(message: wire.SubscriberMessage) -> bytes:
 
 
 async def _write(call: _Call, outbox: asyncio.Queue[wire.SubscriberMessage]) -> None:
+    """Send what is queued, in order; expectations that come within a moment of each other share a message."""
     while True:
-        await call.write(await outbox.get())
+        queued = [await outbox.get()]
+        if queued[0].HasField("expect"):
+            await asyncio.sleep(_GATHER_S)
+        while not outbox.empty():
+            queued.append(outbox.get_nowait())
+        for message in _joined(queued):
+            await call.write(message)
+
+
+def _joined(messages: list[wire.SubscriberMessage]) -> Iterator[wire.SubscriberMessage]:
+    for expects, run in itertools.groupby(messages, lambda message: message.HasField("expect")):
+        alike = list(run)
+        if expects and len(alike) > 1:
+            yield wire.SubscriberMessage(expects=wire.Expects(expects=[message.expect for message in alike]))
+        else:
+            yield from alike

@@ -103,6 +103,9 @@ class StreamServer:
                     subscription.fall_behind()
                 case "expect":
                     self._expect(message.expect, subscription)
+                case "expects":
+                    for expect in message.expects.expects:
+                        self._expect(expect, subscription)
                 case _:
                     pass  # a newer subscriber's message
 
