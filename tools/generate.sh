@@ -15,4 +15,5 @@ fi
     inferplane_api/proto/worker.proto inferplane_api/proto/router.proto
 "$python" -m inferplane_api.schema crds/manifests docs/reference/custom-resources.md
 "$python" tools/make_sim_model.py
-INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet tests/operator/test_rendered_templates_match_golden_files.py
+INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet \
+    tests/operator/test_rendered_templates_match_golden_files.py tests/operator/test_sglang_is_rendered_as_reviewed.py

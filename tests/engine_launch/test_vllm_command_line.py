@@ -189,8 +189,3 @@ def test_fixed_variables_cannot_be_overridden(name: str) -> None:
         launch(replace(SPEC, env=((name, "1"),)))
 
     assert caught.value.field == f"engine.env.{name}"
-
-
-def test_sglang_is_said_to_come_later() -> None:
-    with pytest.raises(LaunchError, match="sglang cannot be started yet; use vllm or sim"):
-        launch(replace(SPEC, engine=EngineType.SGLANG))

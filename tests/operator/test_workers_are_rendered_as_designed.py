@@ -322,9 +322,12 @@ def test_arguments_of_a_pool_are_named_where_they_stand() -> None:
     assert caught.value.path == "spec.decode.engine.args[1]"
 
 
-def test_sglang_is_valid_and_said_to_come_later() -> None:
-    with pytest.raises(RenderError, match=r"spec\.engine\.type: sglang cannot be started yet"):
-        render_service(vllm(engine={"type": "sglang"}))
+def test_an_engine_that_is_not_here_is_refused_with_those_that_are() -> None:
+    here = local_options(engine_python="/engine/python")
+
+    with pytest.raises(RenderError, match=r"spec\.engine\.type: sglang cannot be started here; use vllm or sim"):
+        render_service(vllm(engine={"type": "sglang"}), options=here)
+    assert render_service(vllm(engine={"type": "sglang", "command": ["my-sglang"]}), options=here)
 
 
 def test_an_engine_without_a_default_image_asks_for_one() -> None:

@@ -80,10 +80,14 @@ _VLLM: Final = frozenset(
 _SGLANG: Final = frozenset(
     {
         Capability.KV_EVENTS,
+        Capability.KV_EVENTS_REPLAY,
         Capability.HANDOFF_CONCURRENT,
         Capability.CACHED_TOKEN_USAGE,
         Capability.PROMPT_TOKENS_DETAILS,
+        Capability.CONTINUOUS_USAGE,
+        Capability.CACHE_SALT,
         Capability.TOKENIZE_ENDPOINT,
+        Capability.TOKENS_IN,
         Capability.DP_RANKS,
         Capability.LORA,
         Capability.LORA_RUNTIME,

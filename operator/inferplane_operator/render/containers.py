@@ -12,7 +12,7 @@ Drain: a kubelet runs preStop hooks of all containers at once and signals only w
 import math
 from typing import Final
 
-from inferplane_api.v1alpha1.engine import EngineSpec
+from inferplane_api.v1alpha1.engine import EngineSpec, EngineType
 from inferplane_engine.launch import Launch
 from inferplane_operator.render import names
 from inferplane_operator.render.values import Manifest
@@ -34,7 +34,7 @@ _HEALTH: Final = (
 )
 
 
-def environment() -> list[Manifest]:
+def environment(engine: EngineType) -> list[Manifest]:
     """Return the variables that both containers have; the order matters, later ones may refer to earlier ones."""
     fields = (
         (names.WORKER_ID, "metadata.name"),
@@ -48,7 +48,7 @@ def environment() -> list[Manifest]:
         (names.STREAM_PORT, str(names.DEFAULT_STREAM_PORT)),
         (names.METRICS_PORT, str(names.DEFAULT_METRICS_PORT)),
         (names.ENGINE_PORT, str(names.DEFAULT_ENGINE_PORT)),
-        (names.SIDE_CHANNEL_PORT, str(names.DEFAULT_SIDE_CHANNEL_PORT)),
+        (names.SIDE_CHANNEL_PORT, str(first_transfer_port(engine))),
         (names.RUN_DIR, names.DEFAULT_RUN_DIR),
         (names.MODEL_CACHE, names.DEFAULT_MODEL_CACHE),
     )
@@ -58,7 +58,13 @@ def environment() -> list[Manifest]:
     ]
 
 
-def agent_container(*, image: str, program: tuple[str, ...], args: tuple[str, ...], weights: Weights) -> Manifest:
+def first_transfer_port(engine: EngineType) -> int:
+    return names.DEFAULT_BOOTSTRAP_PORT if engine is EngineType.SGLANG else names.DEFAULT_SIDE_CHANNEL_PORT
+
+
+def agent_container(
+    *, image: str, program: tuple[str, ...], args: tuple[str, ...], weights: Weights, engine: EngineType
+) -> Manifest:
     """Make the sidecar; it starts before the engine, so its start-up probe asks for its own health alone."""
     return {
         "name": names.AGENT_CONTAINER,
@@ -66,7 +72,7 @@ def agent_container(*, image: str, program: tuple[str, ...], args: tuple[str, ..
         "restartPolicy": "Always",
         "command": list(program),
         "args": list(args),
-        "env": environment(),
+        "env": environment(engine),
         "ports": [
             _port("http", names.DEFAULT_HTTP_PORT),
             _port("stream", names.DEFAULT_STREAM_PORT),
@@ -104,18 +110,17 @@ def engine_container(
     weights: Weights,
     resources: Manifest,
     ranks: int,
-    transfers: bool,
     drain_timeout_s: float,
 ) -> Manifest:
-    """Make the engine; `weights` are the model's and the adapters', each rank that transfers has a port."""
-    first = names.DEFAULT_SIDE_CHANNEL_PORT
-    ports = [_port(f"kv-{rank}", first + rank) for rank in range(ranks)] if transfers else []
+    """Make the engine; `weights` are the model's and the adapters', `ranks` of them transfer and have a port each."""
+    first = first_transfer_port(spec.type)
+    ports = [_port(f"kv-{rank}", first + rank) for rank in range(ranks)]
     container: Manifest = {
         "name": names.ENGINE_CONTAINER,
         "image": image,
         "command": ["/bin/sh", "-c", _PRELUDE, names.START_FILE],
         "args": list(launch.argv),
-        "env": [*environment(), *weights.env, *({"name": name, "value": value} for name, value in launch.env)],
+        "env": [*environment(spec.type), *weights.env, *({"name": name, "value": value} for name, value in launch.env)],
         "resources": resources,
         "lifecycle": {"preStop": {"exec": {"command": _drain_command(drain_timeout_s)}}},
         **_engine_probes(spec.startup_timeout_s),

@@ -30,7 +30,7 @@ STREAM_PORT: Final = "INFERPLANE_STREAM_PORT"
 METRICS_PORT: Final = "INFERPLANE_METRICS_PORT"
 ENGINE_PORT: Final = "INFERPLANE_ENGINE_PORT"
 SIDE_CHANNEL_PORT: Final = "INFERPLANE_SIDE_CHANNEL_PORT"
-"""First of one port per data-parallel rank."""
+"""First of one port per data-parallel rank; for SGLang the bootstrap's one port."""
 RUN_DIR: Final = "INFERPLANE_RUN_DIR"
 """Memory-backed folder that agent and engine share: sockets, the start file, the agent's state.  Short: socket paths
 are limited to about 100 bytes."""
@@ -58,6 +58,8 @@ DEFAULT_STREAM_PORT: Final = 8101
 DEFAULT_METRICS_PORT: Final = 9090
 DEFAULT_ENGINE_PORT: Final = 8200
 DEFAULT_SIDE_CHANNEL_PORT: Final = 5600
+DEFAULT_BOOTSTRAP_PORT: Final = 8998
+"""Where SGLang's prefill engines are looked up, in place of a side channel."""
 DEFAULT_RUN_DIR: Final = "/run/inferplane"
 DEFAULT_MODEL_CACHE: Final = "/var/cache/inferplane/models"
 

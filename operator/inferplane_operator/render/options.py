@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
-from inferplane_engine.launch import sim, vllm
+from inferplane_engine.launch import sglang, sim, vllm
 
 AGENT_PROGRAM: Final = ("python", "-m", "inferplane_workers.agent")
 _VLLM_SERVER: Final = ("-m", "vllm.entrypoints.openai.api_server")
@@ -23,7 +23,7 @@ def _engine_images() -> dict[tuple[EngineType, Device], str]:
 
 
 def _programs() -> dict[EngineType, tuple[str, ...]]:
-    return {EngineType.VLLM: vllm.PROGRAM, EngineType.SIM: sim.PROGRAM}
+    return {EngineType.VLLM: vllm.PROGRAM, EngineType.SGLANG: sglang.PROGRAM, EngineType.SIM: sim.PROGRAM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RenderOptions:
     agent_program: tuple[str, ...] = AGENT_PROGRAM
     engine_images: dict[tuple[EngineType, Device], str] = field(default_factory=_engine_images)
     engine_programs: dict[EngineType, tuple[str, ...]] = field(default_factory=_programs)
-    """What takes the engine's arguments, unless `spec.engine.command` says otherwise."""
+    """What takes the engine's arguments, unless `spec.engine.command` says otherwise; others cannot be started."""
     built_in_model_dir: str = ""
     """Files of the simulated engine's built-in model; empty: the agent knows where its image has them."""
 

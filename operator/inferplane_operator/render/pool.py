@@ -99,6 +99,7 @@ def _pod_template(given: PoolInput) -> Manifest:
         program=given.options.agent_program,
         args=_agent_arguments(given, weights),
         weights=weights,
+        engine=spec.engine.type,
     )
     body: Manifest = {
         "initContainers": [agent],
@@ -128,10 +129,25 @@ def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> 
         launch=command,
         weights=weights,
         resources=_resources(given),
-        ranks=given.template.parallelism.data,
-        transfers=given.transfers,
+        ranks=_transfer_ports(given),
         drain_timeout_s=spec.drain_timeout_s,
     )
+
+
+def _transfer_ports(given: PoolInput) -> int:
+    if not given.transfers:
+        return 0
+    if given.service.spec.engine.type is EngineType.SGLANG:
+        return 1 if given.role is WorkerRole.PREFILL else 0  # one bootstrap for all ranks
+    return given.template.parallelism.data
+
+
+def _program(given: PoolInput) -> tuple[str, ...]:
+    engine, known = given.service.spec.engine, given.options.engine_programs
+    if program := engine.command or known.get(engine.type):
+        return program
+    choices = " or ".join(known)
+    raise RenderError("spec.engine.type", f"{engine.type} cannot be started here", f"use {choices}")
 
 
 def _field_of(error: LaunchError, given: PoolInput) -> str:
@@ -153,7 +169,7 @@ def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]
         model=weights.path,
         served_names=spec.model.all_served_names,
         block_size=_block_size(given),
-        program=engine.command or given.options.engine_programs.get(engine.type, ()),
+        program=_program(given),
         revision=given.model_revision,
         trust_remote_code=spec.model.trust_remote_code,
         device=engine.device if engine.type is not EngineType.SIM else Device.CPU,
@@ -185,6 +201,7 @@ def _addresses() -> Addresses:
     return Addresses(
         host="127.0.0.1",
         port=ref(names.ENGINE_PORT),
+        bind_host=ref(names.BIND_HOST),
         side_channel_host=ref(names.ADDRESS),
         side_channel_port=ref(names.SIDE_CHANNEL_PORT),
         events=names.EVENTS_ENDPOINT,

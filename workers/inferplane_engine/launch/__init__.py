@@ -1,6 +1,7 @@
 """Engine command lines: a typed `LaunchSpec` in, arguments and environment out; pure."""
 
 from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_engine.launch.sglang import sglang_launch
 from inferplane_engine.launch.sim import sim_launch
 from inferplane_engine.launch.spec import (
     AdapterModule,
@@ -21,6 +22,7 @@ __all__ = [
     "LaunchSpec",
     "launch",
     "rank_endpoint",
+    "sglang_launch",
     "sim_launch",
     "vllm_launch",
 ]
@@ -30,6 +32,6 @@ def launch(spec: LaunchSpec) -> Launch:
     """Build the command of one engine.  Raises LaunchError."""
     if spec.engine is EngineType.VLLM:
         return vllm_launch(spec)
-    if spec.engine is EngineType.SIM:
-        return sim_launch(spec)
-    raise LaunchError("engine.type", f"{spec.engine} cannot be started yet", "use vllm or sim")
+    if spec.engine is EngineType.SGLANG:
+        return sglang_launch(spec)
+    return sim_launch(spec)

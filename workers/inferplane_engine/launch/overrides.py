@@ -12,21 +12,21 @@ from typing import Final
 
 from inferplane_engine.launch.spec import LaunchError
 
-_OURS: Final = "remove it: it is set for every worker"
+OURS: Final = "remove it: it is set for every worker"
 _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "--host": _OURS,
-        "--port": _OURS,
-        "--uds": _OURS,
-        "--grpc": _OURS,
-        "--headless": _OURS,
+        "--host": OURS,
+        "--port": OURS,
+        "--uds": OURS,
+        "--grpc": OURS,
+        "--headless": OURS,
         "--config": "write the arguments of that file here",
         "--api-key": "remove it: the engine is reachable by its agent alone",
         "--ssl-keyfile": "remove it: the engine is reachable by its agent alone",
         "--ssl-certfile": "remove it: the engine is reachable by its agent alone",
-        "--root-path": _OURS,
+        "--root-path": OURS,
         "--kv-transfer-config": "use spec.mode and the pools",
-        "--kv-events-config": _OURS,
+        "--kv-events-config": OURS,
         "--served-model-name": "use spec.model.servedNames",
         "--model": "use spec.model",
         "--revision": "use spec.model.revision",
@@ -57,8 +57,8 @@ _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "VLLM_NIXL_SIDE_CHANNEL_HOST": _OURS,
-        "VLLM_NIXL_SIDE_CHANNEL_PORT": _OURS,
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": OURS,
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": OURS,
         "VLLM_API_KEY": "remove it: the engine is reachable by its agent alone",
         "VLLM_SERVER_DEV_MODE": "remove it: it opens routes that change the engine",
         "HF_HOME": "remove it: the agent reads the same cache",
@@ -67,29 +67,35 @@ _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def check_overrides(args: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
-    """Raise LaunchError when the user's arguments or variables change what must stay as it is."""
+def check_overrides(
+    args: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    *,
+    flags: Mapping[str, str] = _CONTROLLED_FLAGS,
+    environment: Mapping[str, str] = _CONTROLLED_ENVIRONMENT,
+) -> None:
+    """Raise LaunchError when the user's arguments or variables change what must stay as it is; default: in vLLM."""
     for index, argument in enumerate(args):
-        if (found := _controlled(argument)) is not None:
+        if (found := _controlled(argument, flags)) is not None:
             flag, fix = found
             name = argument.split("=", 1)[0]
             raise LaunchError(f"engine.args[{index}]", f"{name} sets {flag}, which is fixed", fix, argument=index)
     for name, _ in env:
-        if name in _CONTROLLED_ENVIRONMENT:
-            raise LaunchError(f"engine.env.{name}", "it is fixed", _CONTROLLED_ENVIRONMENT[name])
+        if name in environment:
+            raise LaunchError(f"engine.env.{name}", "it is fixed", environment[name])
 
 
-def _controlled(argument: str) -> tuple[str, str] | None:
+def _controlled(argument: str, flags: Mapping[str, str]) -> tuple[str, str] | None:
     if not argument.startswith("-"):
         return None
     flag = argument.split("=", 1)[0].split(".", 1)[0]
     if not flag.startswith("--"):
         return next(
-            ((known, fix) for known, fix in _CONTROLLED_FLAGS.items() if known == flag and not known.startswith("--")),
+            ((known, fix) for known, fix in flags.items() if known == flag and not known.startswith("--")),
             None,
         )
     flag = flag.replace("_", "-")
     if flag == "--":
         return None
     # A unique prefix is as good as the flag: `--served` is `--served-model-name`.
-    return next(((known, fix) for known, fix in _CONTROLLED_FLAGS.items() if known.startswith(flag)), None)
+    return next(((known, fix) for known, fix in flags.items() if known.startswith(flag)), None)

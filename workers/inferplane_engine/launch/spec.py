@@ -36,10 +36,12 @@ class Addresses:
 
     host: str = "127.0.0.1"
     port: str = "8200"
+    bind_host: str = "0.0.0.0"  # noqa: S104 - of an engine that others must reach
+    """Where an engine listens instead whose HTTP server other engines ask."""
     side_channel_host: str = "127.0.0.1"
     """Address that peers reach for the transfer's handshake."""
     side_channel_port: str = "5600"
-    """Rank r listens on this plus r."""
+    """Rank r listens on this plus r; for SGLang the bootstrap's port."""
     events: str = ""
     """ZeroMQ endpoint of KV events; empty: none are published."""
     replay: str = ""
