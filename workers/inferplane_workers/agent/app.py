@@ -40,7 +40,7 @@ from inferplane_workers.agent.transfers import Transfers
 from inferplane_workers.agent.wire import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from inferplane_workers.agent.job import JobContext
+    from inferplane_workers.agent.job_context import JobContext
 
 T = TypeVar("T")
 

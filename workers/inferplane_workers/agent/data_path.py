@@ -12,7 +12,8 @@ from inferplane_workers.agent import body as bodies
 from inferplane_workers.agent.engine_adapter import EngineAdapter
 from inferplane_workers.agent.errors import AgentError, BadRequestError, UnknownPathError, answer
 from inferplane_workers.agent.gate import Gate
-from inferplane_workers.agent.job import Job, JobContext
+from inferplane_workers.agent.job import Job
+from inferplane_workers.agent.job_context import JobContext
 from inferplane_workers.agent.ledger import Ledger
 from inferplane_workers.agent.routing_headers import Routing, read_routing
 from inferplane_workers.agent.seams import DataPathSettings, Observer

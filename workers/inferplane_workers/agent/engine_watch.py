@@ -22,7 +22,7 @@ from inferplane_workers.agent.engine_client import EngineClient, NoAnswer, json_
 from inferplane_workers.agent.engine_facts import Facts
 from inferplane_workers.agent.engine_metrics import read_page
 from inferplane_workers.agent.gate import Gate, Phase
-from inferplane_workers.agent.job import JobContext
+from inferplane_workers.agent.job_context import JobContext
 from inferplane_workers.agent.watchdog import Signs
 
 _log = structlog.get_logger("inferplane.agent.engine")

@@ -6,10 +6,8 @@ Streams are passed on piece by piece; unstreamed answers of generating routes ar
 the number of cached tokens, which the engine says at the body's end.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Self
-from urllib.parse import quote
 
 from inferplane_runtime.http.api import (
     Call,
@@ -18,57 +16,25 @@ from inferplane_runtime.http.api import (
     Request,
     Response,
     ResponseHead,
-    Upstream,
     UpstreamFailure,
 )
 from inferplane_workers.agent import body as bodies
 from inferplane_workers.agent import usage as usages
 from inferplane_workers.agent.body import Body, Shape
-from inferplane_workers.agent.engine_adapter import EngineAdapter, HandoffOrder
+from inferplane_workers.agent.engine_adapter import HandoffOrder
 from inferplane_workers.agent.errors import EngineLostError, EngineUnreachableError, answer
-from inferplane_workers.agent.handoff import (
-    CancelDecode,
-    CancelPrefill,
-    Confirm,
-    Effect,
-    Event,
-    Fail,
-    Handoff,
-    SendDecode,
-    SendPrefill,
-)
-from inferplane_workers.agent.ledger import Entry, Ledger, Ticket
-from inferplane_workers.agent.prefill_call import PrefillCall
+from inferplane_workers.agent.handoff import Event, Handoff
+from inferplane_workers.agent.handoff_run import HandoffRun
+from inferplane_workers.agent.job_context import JobContext
+from inferplane_workers.agent.ledger import Entry, Ticket
 from inferplane_workers.agent.routing_headers import Routing, answer_headers, engine_headers
-from inferplane_workers.agent.seams import DataPathSettings, Observer
 from inferplane_workers.agent.sse import UsageFilter
 from inferplane_workers.agent.timeline import Outcome, Side, Timeline
-from inferplane_workers.agent.transfers import Transfers
 from inferplane_workers.agent.usage import Usage
 
 _COLLECT_LIMIT = 64 * 1024 * 1024
 _SERVER_ERROR = 500
 _OK = 200
-
-
-@dataclass(slots=True)
-class JobContext:
-    """What all jobs of one agent share."""
-
-    settings: DataPathSettings
-    adapter: EngineAdapter
-    upstream: Upstream
-    ledger: Ledger
-    transfers: Transfers
-    observer: Observer
-    now: Callable[[], float]
-    live: set["Job"] = field(default_factory=set["Job"])
-    busy_since: float = 0.0
-    """When the first of the requests in force came."""
-    progress_at: float = 0.0
-    """When the engine last sent anything."""
-    fingerprint: bytes = b""
-    """The engine's system fingerprint as JSON, once seen."""
 
 
 class Job:
@@ -85,7 +51,6 @@ class Job:
         "_filter",
         "_handoff",
         "_head",
-        "_prefill_call",
         "_raw",
         "_request",
         "_shape",
@@ -121,11 +86,18 @@ class Job:
         self._raw = raw
         self._body = body
         self._shape = shape
-        self._handoff = handoff
         self._timeline = Timeline(accepted=context.now())
+        self._handoff = handoff and HandoffRun(
+            handoff,
+            context=context,
+            owner=self,
+            request=request,
+            routing=routing,
+            body=body or {},
+            timeline=self._timeline,
+        )
         self._ticket: Ticket | None = None
         self._call: Call | None = None
-        self._prefill_call: PrefillCall | None = None
         self._head: ResponseHead | None = None
         self._filter: UsageFilter | None = None
         self._collected: list[bytes] = []
@@ -181,70 +153,13 @@ class Job:
             context.observer.accepted(self.routing, self._side)
         self._exchange.on_disconnect(self._client_gone)
         if self._handoff is not None:
-            self._run(self._handoff.on(Event.BEGIN, now=context.now()))
+            self._handoff.on(Event.BEGIN)
         else:
-            self._send(None)
-
-    # What a hand-off asks for.
-
-    def _run(self, effects: tuple[Effect, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case SendPrefill(address):
-                    self._send_prefill(address)
-                case SendDecode(transfer):
-                    self._send(transfer)
-                case Confirm(address, pulled):
-                    self._confirm(address, pulled=pulled)
-                case CancelPrefill():
-                    if self._prefill_call is not None:
-                        self._prefill_call.cancel()
-                case CancelDecode():
-                    self._cancel_call()
-                case Fail():
-                    self._give_up()
-
-    def _send_prefill(self, address: str) -> None:
-        self._timeline.prefill_sent = self._context.now()
-        self._prefill_call = PrefillCall(
-            upstream=self._context.upstream,
-            address=address,
-            request=self._request,
-            routing=self.routing,
-            body=self._body or {},
-            adapter=self._context.adapter,
-            silence_s=self._context.settings.prefill_silence_s,
-            done=self._prefill_done,
-        )
-        self._prefill_call.begin()
-
-    def _prefill_done(self, call: PrefillCall) -> None:
-        if self._handoff is None or self._done:
-            return
-        now = self._context.now()
-        if call.event is Event.PREFILL_ANSWERED and call.transfer is not None:
-            self._timeline.prefill_answered = now
-            self._timeline.prefill_worker = call.worker or call.address
-            self._timeline.prefill_usage = call.usage
-        elif call.event is not Event.PREFILL_REJECTED:
-            self._context.observer.handoff_failed(call.address, call.cause)
-        self._run(self._handoff.on(call.event, now=now, transfer=call.transfer))
-        self._timeline.failed_prefill = self._handoff.failed
-
-    def _confirm(self, address: str, *, pulled: bool) -> None:
-        state = b'{"state":"pulled"}' if pulled else b'{"state":"abandoned"}'
-        request = Request(
-            b"POST",
-            b"/handoff/" + quote(self.routing.request_id, safe="").encode(),
-            headers=Headers(((b"content-type", b"application/json"),)),
-            body=state,
-        )
-        # Best effort: a confirmation that is lost costs a draining worker the rest of its lease, nothing else.
-        self._context.upstream.send(address, request, _Ignored(), silence_s=5.0)
+            self.send_decode(None)
 
     # The own engine.
 
-    def _send(self, transfer: Mapping[str, Any] | None) -> None:
+    def send_decode(self, transfer: Mapping[str, Any] | None) -> None:
         context = self._context
         self._head = None
         self._collected = []
@@ -280,7 +195,7 @@ class Job:
     def on_head(self, head: ResponseHead) -> None:
         self._context.progress_at = self._context.now()
         if self._may_retry and head.status >= _SERVER_ERROR:
-            self._cancel_call()
+            self.cancel_decode()
             self._engine_failed(None)
             return
         self._head = head
@@ -338,9 +253,9 @@ class Job:
         """End the job from outside: the engine was found dead or hung."""
         if self._done:
             return
-        self._cancel_call()
-        if self._prefill_call is not None:
-            self._prefill_call.cancel()
+        self.cancel_decode()
+        if self._handoff is not None:
+            self._handoff.cancel_prefill()
         if self._exchange.started:
             self._exchange.abort()
         else:
@@ -355,16 +270,13 @@ class Job:
     def _engine_failed(self, response: Response | None) -> None:
         self._failure = response
         if self._handoff is not None:
-            self._run(self._handoff.on(Event.ENGINE_FAILED, now=self._context.now()))
-            self._timeline.failed_prefill = self._handoff.failed
+            self._handoff.on(Event.ENGINE_FAILED)
         else:
-            self._give_up()
+            self.give_up()
 
-    def _give_up(self) -> None:
-        call = self._prefill_call
-        response = (
-            self._failure or (call.refusal if call else None) or answer(EngineLostError("no worker could prefill"))
-        )
+    def give_up(self) -> None:
+        refusal = self._handoff.refusal if self._handoff else None
+        response = self._failure or refusal or answer(EngineLostError("no worker could prefill"))
         self._exchange.respond(response)
         self._finish(Outcome.ENGINE_LOST, response.status)
 
@@ -372,7 +284,7 @@ class Job:
         if self._ticket is not None:
             self._context.ledger.prefill_done(self._ticket)
         if self._handoff is not None:
-            self._run(self._handoff.on(Event.FIRST_TOKEN))
+            self._handoff.on(Event.FIRST_TOKEN)
 
     def _collect(self, data: bytes) -> None:
         self._collected.append(data)
@@ -443,12 +355,12 @@ class Job:
         if self._done:
             return
         if self._handoff is not None:
-            self._run(self._handoff.on(Event.CLIENT_GONE))
+            self._handoff.on(Event.CLIENT_GONE)
         else:
-            self._cancel_call()
+            self.cancel_decode()
         self._finish(Outcome.CLIENT_GONE, 499)
 
-    def _cancel_call(self) -> None:
+    def cancel_decode(self) -> None:
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
@@ -461,7 +373,8 @@ class Job:
         context = self._context
         context.live.discard(self)
         if self._handoff is not None:
-            self._run(self._handoff.on(Event.ENDED))
+            self._handoff.on(Event.ENDED)
+            self._handoff.over()
         if usage is None and self._filter is not None:
             usage = self._filter.usage
         if self._ticket is None:
@@ -479,20 +392,6 @@ class Job:
                 now=context.now(),
             )
         )
-
-
-class _Ignored:
-    """Hears an answer that changes nothing."""
-
-    __slots__ = ()
-
-    def on_head(self, head: ResponseHead) -> None: ...
-
-    def on_body(self, data: bytes) -> None: ...
-
-    def on_end(self) -> None: ...
-
-    def on_failure(self, failure: UpstreamFailure, detail: str) -> None: ...
 
 
 def _entry(routing: Routing) -> Entry:

@@ -72,9 +72,9 @@ class Timeline:
     begun: bool = False
     """A first token has come."""
     queue_s: float = _UNKNOWN
-    """Unknown: vLLM tells it only with `--enable-per-request-metrics`, which makes an object of `metrics` in every whole
-    answer and adds it to a stream's usage chunk.  Answers pass byte by byte here; with that flag every one would have to
-    be rewritten to what it is without, for a number that `prefill_s` (from sending to the first token) contains."""
+    """Unknown: vLLM tells it only with `--enable-per-request-metrics`, which makes an object of `metrics` in every
+    whole answer and adds it to a stream's usage chunk.  Answers pass byte by byte here; with that flag every one would
+    have to be rewritten to what it is without, for a number that `prefill_s` (sending to first token) contains."""
     prefill_worker: str = ""
     prefill_usage: Usage | None = None
     failed_prefill: list[str] = field(default_factory=list[str])

@@ -1,0 +1,39 @@
+"""What all jobs of one agent share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inferplane_runtime.http.api import Upstream
+from inferplane_workers.agent.engine_adapter import EngineAdapter
+from inferplane_workers.agent.ledger import Ledger
+from inferplane_workers.agent.seams import DataPathSettings, Observer
+from inferplane_workers.agent.transfers import Transfers
+
+
+class LiveJob(Protocol):
+    """A request in force, as far as others may touch it."""
+
+    def fail(self, message: str) -> None:
+        """End it: its engine was found dead or hung."""
+        ...
+
+
+@dataclass(slots=True)
+class JobContext:
+    """Neighbours of every job, and what is known of the engine from all of them."""
+
+    settings: DataPathSettings
+    adapter: EngineAdapter
+    upstream: Upstream
+    ledger: Ledger
+    transfers: Transfers
+    observer: Observer
+    now: Callable[[], float]
+    live: set[LiveJob] = field(default_factory=set[LiveJob])
+    busy_since: float = 0.0
+    """When the first of the requests in force came."""
+    progress_at: float = 0.0
+    """When the engine last sent anything."""
+    fingerprint: bytes = b""
+    """The engine's system fingerprint as JSON, once seen."""
