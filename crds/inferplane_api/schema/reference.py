@@ -19,7 +19,7 @@ _HEAD: Final = f"""# Custom resources
 API version `{API_VERSION}`.
 Made by `make generate` from the types in `crds/inferplane_api`; do not edit.
 A field without a default may be left out unless it is marked *required*.
-Rules under a table are checked by the API server before anything is stored.
+Rules under a table are checked by the API server before anything is stored; they need Kubernetes 1.29 or newer.
 """
 _TYPE_OF_FORM: Final = {
     "duration": ("string", "time"),
