@@ -87,14 +87,18 @@ class Job:
         self._body = body
         self._shape = shape
         self._timeline = Timeline(accepted=context.now())
-        self._handoff = handoff and HandoffRun(
-            handoff,
-            context=context,
-            owner=self,
-            request=request,
-            routing=routing,
-            body=body or {},
-            timeline=self._timeline,
+        self._handoff = (
+            None
+            if handoff is None
+            else HandoffRun(
+                handoff,
+                context=context,
+                owner=self,
+                request=request,
+                routing=routing,
+                body=body or {},
+                timeline=self._timeline,
+            )
         )
         self._ticket: Ticket | None = None
         self._call: Call | None = None
