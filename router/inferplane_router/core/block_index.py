@@ -62,7 +62,7 @@ class Table:
     def store(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
         """Set a bit; return for how many keys it was new."""
         if self.used + keys.shape[0] > self._limit:
-            self.make_room(keys.shape[0])
+            self.make_room(kernels.missing(self.cells, self.width, keys))  # a lower tier's keys are there already
         taken, fresh = kernels.store(self.cells, self.width, keys, column, bit)
         self.used += taken
         return fresh

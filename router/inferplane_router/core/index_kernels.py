@@ -151,6 +151,18 @@ def held(cells: Cells, width: np.uint64, keys: Words, column: np.uint64, bit: np
 
 
 @kernel
+def missing(cells: Cells, width: np.uint64, keys: Words) -> int:
+    """Return how many of the keys have no row."""
+    count = 0
+    slots = slots_of(cells, width)
+    end = slots * width
+    for at in range(keys.shape[0]):
+        if row_of(cells, keys[at], slots, width) == end:
+            count += 1
+    return count
+
+
+@kernel
 def clear(cells: Cells, width: np.uint64, column: np.uint64, bit: np.uint64) -> None:
     """Clear `bit` in every row of one column."""
     keep = ~bit
