@@ -300,7 +300,8 @@ async def has_tokens(metrics: str) -> bool:
     writer.write(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
     shown = await reader.read(-1)
     writer.close()
-    return b"gateway_prompt_tokens_count" in shown.replace(b"_tokens_tokens_", b"_tokens_")
+    counts = [line for line in shown.splitlines() if b"gateway_prompt_tokens" in line and b"_count" in line]
+    return any(float(line.rsplit(b" ", 1)[1]) > 0 for line in counts)
 
 
 async def measure(port: int, pid: int, seconds: float) -> dict[str, dict[str, float]]:
