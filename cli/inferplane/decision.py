@@ -142,8 +142,8 @@ def _left_out(candidate: router_pb2.Candidate, taken: router_pb2.Candidate) -> s
 def setting(record: router_pb2.DecisionRecord) -> str:
     known = {"exact": "exactly", "approximate": "approximately"}.get(record.mode, record.mode or "not at all")
     return (
-        f"{record.prompt_tokens} prompt tokens in blocks of {record.block_size}, model {record.model}, "
-        f"service {record.service}, policy {record.policy}, caches known {known}"
+        f"{record.prompt_tokens} prompt tokens, model {record.model}, service {record.service}, "
+        f"policy {record.policy}, caches known {known}"
     )
 
 

@@ -58,10 +58,15 @@ def _parts(status: Status) -> list[tuple[str, str, str]]:
         (worker.name, worker.phase.value, "" if worker.reason == worker.phase.lower() else worker.reason)
         for worker in status.workers
     ]
+    phase = _gateway_phase(status)
+    return [("gateway", phase.value, status.gateway_reason), *workers] if phase else workers
+
+
+def _gateway_phase(status: Status) -> WorkerPhase | None:
+    """Return None for a gateway that has gone."""
     if status.phase in (InstancePhase.STOPPING, InstancePhase.STOPPED):
-        return workers
-    phase = WorkerPhase.STARTING if status.gateway_reason else WorkerPhase.READY
-    return [("gateway", phase.value, status.gateway_reason), *workers]
+        return WorkerPhase.DRAINING if status.router and status.router.pid else None
+    return WorkerPhase.STARTING if status.gateway_reason else WorkerPhase.READY
 
 
 class _TerminalProgress:

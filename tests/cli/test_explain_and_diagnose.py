@@ -90,9 +90,7 @@ def test_an_explanation_begins_with_where_and_why() -> None:
         "Why: cheapest of 2; prefill-1 costs 20.0 ms more, mostly for 'first token' (32 fewer tokens cached)."
     )
     assert outcome(found) == "Outcome: prefill ok; decode ok, 7 tokens."
-    assert setting(found) == (
-        "48 prompt tokens in blocks of 16, model m, service demo, policy kv-aware, caches known exactly"
-    )
+    assert setting(found) == ("48 prompt tokens, model m, service demo, policy kv-aware, caches known exactly")
 
 
 CHOSEN = candidate("decode-0", wait_ms=20.0, chosen=True)
