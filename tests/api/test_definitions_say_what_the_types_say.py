@@ -174,7 +174,7 @@ WORDS = (
     "r1",
 )
 DURATIONS = ("0s", "1ms", "50ms", "1.5s", "90s", "2h", "25h", "721h", "87600h", "87601h", "1h30m", "2", "", "-1s", "µs")
-BYTES = (0, 1, 2**40, -1, "0", "64Mi", "0.5Gi", "1500m", "-1", "1e3", "x", "")
+BYTES = (0, 1, 2**40, 2**63 - 1, -1, "0", "64Mi", "0.5Gi", "0.3Ki", "7.", "1500m", "-1", "1e3", "x", "")
 QUANTITIES = (1, 2, "1", "500m", "64Gi", "1.5", "-1", "1e3", "x")
 NAMES_OF_VARIABLES = ("A", "A_1", "a.b", "1A", "INFERPLANE_X", "A B", "")
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
@@ -247,7 +247,7 @@ def change(draw: st.DrawFn, parent: Schema, name: str, drawn: st.SearchStrategy[
     if what == "drop":
         parent.pop(name, None)
     else:
-        parent[name] = draw(drawn if what == "draw" else st.sampled_from(ODD))
+        parent[name] = copy.deepcopy(draw(drawn if what == "draw" else st.sampled_from(ODD)))
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

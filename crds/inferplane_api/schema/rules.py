@@ -94,8 +94,12 @@ FORM_RULES: Final[Mapping[str, tuple[Rule, ...]]] = MappingProxyType(
         ),
         "bytes": (
             Rule(
-                "quantity(string(self)).isInteger() && quantity(string(self)).compareTo(quantity('0')) >= 0",
-                'is not a whole number of bytes; write bytes such as "64Mi" or "2Gi"',
+                # Not isInteger(), which takes no text with a fraction for an integer, such as "0.5Gi".
+                "quantity(string(self)).compareTo(quantity('0')) >= 0"
+                " && quantity(string(self)).compareTo(quantity('1Ei')) <= 0"
+                " && double(int(quantity(string(self)).asApproximateFloat()))"
+                " == quantity(string(self)).asApproximateFloat()",
+                'is not a whole number of bytes up to 1Ei; write bytes such as "64Mi" or "2Gi"',
             ),
         ),
         "absolute-path": (

@@ -8,7 +8,6 @@ key in a schema is an error, not something to pass over.  Costs of rules are the
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final, cast
 
 import cel
@@ -89,8 +88,9 @@ def _misshapen(node: Schema, value: Any, path: str) -> Iterator[str]:
         for index, entry in enumerate(entries):
             yield from _misshapen(node["items"], entry, f"{path}[{index}]")
         if node[_LIST_TYPE] == "map":
-            keys = [tuple(entry.get(key) for key in node[_LIST_KEYS]) for entry in entries]
-            yield from (f"{path}: {key} is given twice" for key in set(keys) if keys.count(key) > 1)
+            maps = [cast("Schema", entry) for entry in entries if isinstance(entry, dict)]
+            keys = [[entry.get(key) for key in node[_LIST_KEYS]] for entry in maps]
+            yield from (f"{path}: {key} is given twice" for index, key in enumerate(keys) if key in keys[:index])
 
 
 def _misshapen_fields(node: Schema, fields: Schema, path: str) -> Iterator[str]:
@@ -170,9 +170,8 @@ def _quantity(text: str) -> str:
     return text
 
 
-def _is_integer(text: str) -> bool:
-    number = parse_quantity(text)
-    return number == int(number) and abs(number) < Decimal(2**63)
+def _as_float(text: str) -> float:
+    return float(parse_quantity(text))
 
 
 def _compare(left: str, right: str) -> int:
@@ -186,7 +185,7 @@ def _is_sorted(entries: list[Any]) -> bool:
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "quantity": _quantity,
-    "isInteger": _is_integer,
+    "asApproximateFloat": _as_float,
     "compareTo": _compare,
     "isSorted": _is_sorted,
 }

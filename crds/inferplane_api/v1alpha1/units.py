@@ -47,6 +47,7 @@ _SUFFIX: Final = {
 QUANTITY_PATTERN: Final = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$"
 _QUANTITY_PARTS: Final = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]{1,3})?)([A-Za-z]*)$")
 _MAX_TEXT: Final = 64
+_MAX_BYTES: Final = 2**60
 
 
 def parse_duration(text: str) -> float:
@@ -131,8 +132,10 @@ def _byte_count(value: object) -> object:
         count = parse_quantity(_number_or_text(value))
     except ValueError as error:
         raise invalid(Finding("", str(error), 'write bytes such as "64Mi", "2Gi" or 268435456')) from error
-    if count != int(count) or not 0 <= count < 2**63:
-        raise invalid(Finding("", f"{value!r} is not a whole number of bytes", 'write bytes such as "64Mi" or "2Gi"'))
+    if count != int(count) or not 0 <= count <= _MAX_BYTES:
+        raise invalid(
+            Finding("", f"{value!r} is not a whole number of bytes up to 1Ei", 'write bytes such as "64Mi" or "2Gi"')
+        )
     return int(count)
 
 
