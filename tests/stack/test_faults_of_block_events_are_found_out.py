@@ -78,7 +78,7 @@ def test_events_that_nobody_has_any_more_make_the_worker_suspect_until_its_cache
         agent = service.workers["d0"].agent
         went: set[KvMode] = set()
         for number in range(20):
-            await served(service, [ask(number)], f"a{number}")
+            text_of(await service.post(TEXT, ask(number)))  # its report may be lost with what the agent gives up
             went.add(service.view("d0").kv_mode)
             if service.view("d0").kv_mode is KvMode.APPROXIMATE:
                 break
