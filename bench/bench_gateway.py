@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -242,7 +242,7 @@ def pss_mib(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def process(*argv: str) -> Iterator[subprocess.Popen[str]]:
+def process(*argv: str) -> Generator[subprocess.Popen[str]]:
     child = subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, text=True)
     try:
         yield child
