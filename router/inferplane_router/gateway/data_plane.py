@@ -8,7 +8,7 @@ Invariant: a request that the core knows is completed exactly once, whoever forg
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import structlog
@@ -23,6 +23,7 @@ from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.parse import ParsedBody, Route
 from inferplane_router.gateway.seams import Announcer, EncodedPrompt, PromptEncoder, PromptRejectedError
 from inferplane_runtime.clock import Clock
+from inferplane_runtime.values import value
 
 Deliver = Callable[[Routed | GatewayError], None]
 _HOUSEKEEPING_S: Final = 1.0
@@ -30,7 +31,7 @@ _SHORTEST_WAIT_S: Final = 0.001
 _log = structlog.get_logger("inferplane.gateway")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Wish:
     """One request, parsed: what is asked of which model, by whom."""
 
@@ -105,7 +106,7 @@ class DataPlane:
         self._on_ask = on_ask
         self._prompts = prompts
         self._announcer = announcer
-        self._clock = clock
+        self.now = clock.monotonic
         self._draw_id = draw_id
         self._meters = meters
         self._waiting: dict[str, Placement] = {}
@@ -116,9 +117,6 @@ class DataPlane:
     @property
     def core(self) -> Routing:
         return self._core
-
-    def now(self) -> float:
-        return self._clock.monotonic()
 
     def read(self, path: bytes, route: Route, raw: bytes, hints: Hints, *, tenant: str = "") -> Wish:
         """Parse a request and resolve its model; raises `GatewayError`."""

@@ -47,11 +47,15 @@ class Hints:
     tpot_s: float | None = None
 
 
+_HINTS: Final = (INTERNAL_PREFIX, b"x-request-id")
+_NO_HINTS: Final = Hints()
+
+
 def read_hints(headers: Headers) -> Hints:
     """Read the client's headers; a malformed one is an error that names it."""
-    found = {name: value for name, value in headers.pairs if name.startswith((INTERNAL_PREFIX, b"x-request-id"))}
+    found = {name: value for name, value in headers.pairs if name.startswith(_HINTS)}
     if not found:
-        return Hints()
+        return _NO_HINTS
     return Hints(
         request_id=_usable_id(found.get(b"x-request-id", b"")),
         session=found.get(b"x-inferplane-session", b"").decode("latin-1"),

@@ -129,8 +129,7 @@ class PromptEncoder:
         content_format = template.content_format
         if self._content_format != "auto":
             content_format = type(content_format)(self._content_format)
-        developer = '"developer"' in template.source or "'developer'" in template.source
-        talk = conversation(body.get("messages"), content_format, developer_role=developer)
+        talk = conversation(body.get("messages"), content_format, developer_role=template.knows_developers)
         variables = self._variables(template, body)
         variables |= {"messages": talk, "tools": tools}
         if not _flag(body, "continue_final_message", default=False):

@@ -61,6 +61,8 @@ def _message(entry: Any, content_format: ContentFormat, where: str) -> dict[str,
 
 def _content(given: Mapping[str, Any], role: str, content_format: ContentFormat, where: str) -> Any:
     content = given.get("content")
+    if isinstance(content, str) and role != "system" and content_format is not ContentFormat.PARTS:
+        return _encodable(content)  # what is below, for nearly all messages
     if content is None:
         parts: list[Any] = []
     elif isinstance(content, str):

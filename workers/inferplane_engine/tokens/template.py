@@ -49,6 +49,7 @@ class ChatTemplate:
         self.source = source
         self.variables = frozenset(jinja2.meta.find_undeclared_variables(tree))
         self.uses_time = bool(self.variables & _TIME)
+        self.knows_developers = '"developer"' in source or "'developer'" in source
         self.content_format = detect_content_format(tree)
         self._reference: _Render = compiled.render
         self._fast = _fast_renderer(source)
@@ -148,6 +149,8 @@ def _as_python_prints(value: Any) -> Any:
 
 def _holds_a_float(value: Any) -> bool:
     """Find floats: minijinja hands 2.0 to a filter as 2, so that JSON would differ."""
+    if isinstance(value, str):  # nearly always, so first
+        return False
     if isinstance(value, dict):
         return any(map(_holds_a_float, cast("dict[str, Any]", value).values()))
     if isinstance(value, list | tuple):
