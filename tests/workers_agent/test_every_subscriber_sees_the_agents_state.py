@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.ledger import Change, Entry, Ledger, Ticket
+from inferplane_workers.agent.routing_headers import Routing
 from inferplane_workers.agent.stream_hub import Expected, StreamHub, Subscription
+from inferplane_workers.agent.timeline import Outcome, Side, Timeline
 from inferplane_workers.agent.wire import Gauges, PlaneKey
 
 
@@ -135,6 +137,20 @@ class World:
             case _:
                 self.hub.void(100 + number)
 
+    def report(self, request_id: str) -> None:
+        self.hub.report(
+            Timeline(accepted=0.0).report(
+                routing=Routing(request_id),
+                outcome=Outcome.OK,
+                status=200,
+                model="m",
+                side=Side.DECODE,
+                streamed=True,
+                usage=None,
+                now=1.0,
+            )
+        )
+
     def clear(self, key: PlaneKey) -> None:
         self.state.sets.setdefault(key, set()).clear()
         self.hub.blocks(key, cleared=True)
@@ -193,6 +209,33 @@ def test_a_queue_that_overflows_becomes_a_snapshot() -> None:
 
     assert subscription.overflows == 1
     assert naive.sets[PlaneKey(0)] == {1, 2, 3, 4, 5}
+
+
+def test_reports_outlive_a_queue_that_overflows_and_an_epoch_that_ends() -> None:
+    world = World(max_messages=2)
+    subscription, naive = world.join()
+    world.read(0)
+    world.report("a")
+    for number in range(1, 6):
+        world.flip(PlaneKey(0), {number})
+        world.hub.flush()
+    world.report("b")
+    world.hub.void(2)
+    naive.read(subscription.take(0.0))
+
+    assert naive.reports == ["a", "b"]
+    assert naive.epoch == 2
+
+
+def test_the_oldest_reports_go_when_nobody_reads() -> None:
+    world = World(max_messages=2)
+    subscription, naive = world.join()
+    for name in "abcd":
+        world.report(name)
+        world.hub.flush()
+    naive.read(subscription.take(0.0))
+
+    assert naive.reports == ["c", "d"]
 
 
 def test_a_change_and_its_reverse_within_a_batch_are_not_sent() -> None:

@@ -2,8 +2,9 @@
 
 Problem: several router processes need the same facts, each at its own speed, and a slow one must cost neither memory
 nor the others' time.  Idea: changes are gathered for a few milliseconds, written once, and put into one bounded queue
-per subscriber; a queue that overflows is thrown away and replaced by a snapshot of the present.  Trade-off: a
-subscriber that falls behind loses reports of single requests, never blocks or load.
+per subscriber; a queue that overflows is thrown away and replaced by a snapshot of the present.  Reports of finished
+requests are no state that a snapshot could repeat, so they are kept apart and follow it.  Trade-off: a subscriber that
+stays behind for thousands of requests loses the oldest reports, never blocks or load.
 Invariant: snapshot plus the deltas after it always equal the agent's own state.
 """
 
@@ -70,11 +71,23 @@ class Expected:
 class Subscription:
     """One subscriber's queue.  `wake` is called whenever there is something to take."""
 
-    __slots__ = ("_bytes", "_hub", "_queue", "_sequence", "behind", "epoch", "overflows", "wake", "wants_blocks")
+    __slots__ = (
+        "_bytes",
+        "_hub",
+        "_queue",
+        "_reports",
+        "_sequence",
+        "behind",
+        "epoch",
+        "overflows",
+        "wake",
+        "wants_blocks",
+    )
 
     def __init__(self, hub: "StreamHub", *, epoch: int, wants_blocks: bool, wake: Callable[[], None]) -> None:
         self._hub = hub
         self._queue: deque[bytes] = deque()
+        self._reports: deque[bytes] = deque(maxlen=hub.max_messages)
         self._bytes = 0
         self._sequence = 0
         self.epoch = epoch
@@ -96,6 +109,12 @@ class Subscription:
         if len(self._queue) == 1:
             self.wake()
 
+    def push_report(self, body: bytes) -> None:
+        """Queue the report of one request: it comes after what was queued before it, and outlives a dropped queue."""
+        self._reports.append(body)
+        if len(self._reports) == 1:
+            self.wake()
+
     def fall_behind(self) -> None:
         """Drop the queue: the next thing to take is a snapshot."""
         self._queue.clear()
@@ -110,7 +129,9 @@ class Subscription:
             self.behind = False
         else:
             bodies = list(self._queue)
+        bodies += self._reports
         self._queue.clear()
+        self._reports.clear()
         self._bytes = 0
         return [self._frame(body, sent_at) for body in bodies]
 
@@ -283,13 +304,15 @@ class StreamHub:
         blocks = [body for key, change in self._changes.items() for body in _change_bodies(key, change)]
         if self._entries or self._gauges:
             bodies.extend(wire.load_delta_bodies(self._entries, list(self._gauges.values())))
-        bodies.extend(wire.report_body(report) for report in self._reports)
+        reports = [wire.report_body(report) for report in self._reports]
         for subscription in self._subscriptions:
             if subscription.wants_blocks:
                 for body in blocks:
                     subscription.push(body)
             for body in bodies:
                 subscription.push(body)
+            for body in reports:
+                subscription.push_report(body)
 
     def _announce(self, request_id: str, expected: Expected) -> None:
         if self._on_chain is not None:
