@@ -200,5 +200,10 @@ def text_of(answer: CollectingSink) -> str:
 def streamed_text(body: bytes) -> str:
     """Join the text of a stream's events, as far as they came."""
     events = [line.removeprefix(b"data: ") for line in body.split(b"\n\n") if line.startswith(b"data: {")]
-    choices = [orjson.loads(event).get("choices") or [{}] for event in events]
-    return "".join(each[0].get("delta", {}).get("content") or each[0].get("text") or "" for each in choices)
+    return "".join(_text_of_event(orjson.loads(event)) for event in events)
+
+
+def _text_of_event(event: dict[str, Any]) -> str:
+    choices: list[dict[str, Any]] = event.get("choices") or [{}]
+    delta: dict[str, Any] = choices[0].get("delta") or {}
+    return str(delta.get("content") or choices[0].get("text") or "")

@@ -64,7 +64,7 @@ def service(shared: OneLoopService) -> Iterator[OneLoopService]:
 
 
 def at_rest(service: OneLoopService) -> bool:
-    return service.at_rest() and not service.router.plane._in_force
+    return service.at_rest() and not service.router.plane.in_force
 
 
 def nested(levels: int) -> bytes:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,10 @@ class Load:
             self.wrong.append(f"{number}: stuck")
             return
         self.seen[str(answer.status_code)] += 1
-        if answer.status_code == httpx.codes.OK and b'"error"' in said:
+        if answer.status_code == HTTPStatus.OK and b'"error"' in said:
             self.seen["broken stream"] += 1
             self._judge(number, streamed_text(said))
-        elif answer.status_code == httpx.codes.OK:
+        elif answer.status_code == HTTPStatus.OK:
             whole = httpx.Response(200, content=said)
             if self._text(whole) != self.right[number]:
                 self.wrong.append(f"{number}: {self._text(whole)!r} instead of {self.right[number]!r}")

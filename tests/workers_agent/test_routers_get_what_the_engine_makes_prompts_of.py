@@ -173,7 +173,7 @@ def test_template_arguments_must_be_a_json_object(text: str) -> None:
     flags = ["--worker-id", "w", "--service", "s", "--pool", "p", "--role", "decode", "--model", "m"]
     flags += ["--engine-url", "http://127.0.0.1:1", "--state-dir", "x", "--default-chat-template-kwargs", text]
 
-    with pytest.raises(SettingsError, match="--default-chat-template-kwargs: .* JSON"):
+    with pytest.raises(SettingsError, match=r"--default-chat-template-kwargs: .* JSON"):
         load(AgentConfig, flags, {}, program="agent")
 
 

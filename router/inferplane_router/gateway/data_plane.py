@@ -210,6 +210,11 @@ class DataPlane:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def in_force(self) -> int:
+        """How many requests have begun and not ended."""
+        return len(self._in_force)
+
     async def close(self) -> None:
         """Stop looking for places."""
         if self._timer is not None:

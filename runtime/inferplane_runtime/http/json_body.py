@@ -26,7 +26,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
         raise JsonBodyError(f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise JsonBodyError("the body must be a JSON object")
-    if raw.count(b"{") + raw.count(b"[") > _SURELY_SHALLOW and not _writable(value):
+    if raw.count(b"{") + raw.count(b"[") > _SURELY_SHALLOW and not _writable(cast("object", value)):
         raise JsonBodyError("the body is nested too deeply")
     return cast("dict[str, Any]", value)
 

@@ -6,7 +6,7 @@ The idea: every block carries a content value, the digest of the tokens that wer
 before it.  A sequence's state is folded over the contents of the blocks that it *holds*, and the next token is a
 digest of that state.  So a stale, foreign or damaged block changes every token after it, as it would in a real engine.
 The trade-off: 64-bit digests and a token alphabet of words; the output means nothing, but it is a pure function of
-(adapter, sampling seed, tokens really prefilled), not of the salt, which decides who may reuse a block and nothing else.
+(adapter, sampling seed, tokens really prefilled), not of the salt, which only decides who may reuse a block.
 The invariant: however the KV came to be (one chunk or many, cached, transferred, computed again), the state is the
 same if and only if the contents are.
 """

@@ -111,9 +111,13 @@ def shape(body: Mapping[str, Any]) -> Shape:
 
 def ask_for_usage(body: Body) -> None:
     """Have the engine count in every chunk of a stream: the last one seen is exact, however the stream ends."""
-    given = body.get("stream_options")
+    given: object = body.get("stream_options")
     if given is None or isinstance(given, dict):  # anything else is the engine's to refuse
-        body["stream_options"] = {**_mapping(given), "include_usage": True, "continuous_usage_stats": True}
+        body["stream_options"] = {
+            **_mapping(cast("object", given)),
+            "include_usage": True,
+            "continuous_usage_stats": True,
+        }
 
 
 def for_prefill(body: Mapping[str, Any], transfer: Mapping[str, Any]) -> Body:
