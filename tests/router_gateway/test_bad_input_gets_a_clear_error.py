@@ -210,6 +210,14 @@ def test_internal_headers_of_a_client_are_removed() -> None:
     }
 
 
+def test_a_priority_is_passed_on_to_the_agent() -> None:
+    handler, _, upstream = gateway()
+    asked = Headers(((b"x-inferplane-priority", b"-2"),))
+    handler(Request(b"POST", b"/v1/completions", headers=asked, body=orjson.dumps(TEXT)), RecordedExchange())
+
+    assert upstream.calls[0].request.headers.get(b"x-inferplane-priority") == b"-2"
+
+
 def test_a_body_that_needs_no_change_is_forwarded_byte_for_byte() -> None:
     handler, _, upstream = gateway()
     raw = b'{ "model":"m",\n"prompt": "hi", "temperature": 1.000, "unknown_field": [1e5] }'

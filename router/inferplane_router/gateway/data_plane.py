@@ -18,7 +18,7 @@ from inferplane_router.core.facade import Routing
 from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, UnknownModel
 from inferplane_router.gateway import parse as bodies
 from inferplane_router.gateway.errors import BadRequestError, GatewayError, NoPlaceError, unknown_model
-from inferplane_router.gateway.headers import Hints
+from inferplane_router.gateway.headers import Hints, Particulars
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.parse import ParsedBody, Route
 from inferplane_router.gateway.seams import Announcer, EncodedPrompt, PromptEncoder, PromptRejectedError
@@ -45,6 +45,11 @@ class Wish:
     deadline_s: float | None = None
     exclude: frozenset[str] = field(default_factory=frozenset[str])
     only: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def particulars(self) -> Particulars:
+        hand_off = self.route is not Route.PLAIN
+        return Particulars(self.tenant, self.model.adapter, self.hints.priority, hand_off)
 
 
 class Placement:

@@ -28,7 +28,6 @@ from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError, UpstreamLostError, answer
 from inferplane_router.gateway.headers import HeaderWriter
 from inferplane_router.gateway.meters import GatewayMeters, ServiceMeters
-from inferplane_router.gateway.parse import Route
 from inferplane_runtime.http.api import Call, Exchange, Headers, Request, ResponseHead, Upstream, UpstreamFailure
 
 MAX_TRIES: Final = 4
@@ -105,19 +104,11 @@ class Forward:
         self._routed = result
         self._head = None
         wish, model = self._wish, self._wish.model
-        adapter = model.adapter
         outgoing = Request(
             self._request.method,
             wish.path,
             self._request.query,
-            self._context.writer.to_agent(
-                self._request.headers,
-                result,
-                tenant=wish.tenant,
-                adapter=adapter.name if adapter else "",
-                adapter_revision=adapter.revision if adapter else "",
-                hand_off=wish.route is not Route.PLAIN,
-            ),
+            self._context.writer.to_agent(self._request.headers, result, wish.particulars),
             wish.body.encoded(),
         )
         silence_s = model.service.request_timeout_s

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from inferplane_engine.identity import Adapter
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway.errors import BadRequestError
 from inferplane_runtime.http.api import Headers
 from inferplane_runtime.http.hop_by_hop import HOP_BY_HOP, named_by_connection
+from inferplane_runtime.values import value
 
 INTERNAL_PREFIX: Final = b"x-inferplane-"
 RETRY: Final = b"x-inferplane-retry"
@@ -97,6 +99,17 @@ def _milliseconds(found: dict[bytes, bytes], name: str) -> float | None:
     return number / 1000
 
 
+@value(frozen=True, slots=True)
+class Particulars:
+    """What an agent is told of a request besides where it goes."""
+
+    tenant: str = ""
+    adapter: Adapter | None = None
+    priority: int = 0
+    hand_off: bool = True
+    """The route can be split between prefill and decode."""
+
+
 class HeaderWriter:
     """Writes the headers between gateway and agent for one router process."""
 
@@ -105,20 +118,13 @@ class HeaderWriter:
     def __init__(self, *, subscriber_epoch: int) -> None:
         self._epoch = (b"x-inferplane-router-epoch", b"%d" % subscriber_epoch)
 
-    def to_agent(
-        self, client: Headers, routed: Routed, *, tenant: str, adapter: str, adapter_revision: str, hand_off: bool
-    ) -> Headers:
+    def to_agent(self, client: Headers, routed: Routed, particulars: Particulars) -> Headers:
         """Return the client's own headers and the router's decision."""
         dropped = _DROPPED | named_by_connection(client)
         pairs = [pair for pair in client.pairs if pair[0] not in dropped and not pair[0].startswith(INTERNAL_PREFIX)]
-        pairs += self.decision(
-            routed, tenant=tenant, adapter=adapter, adapter_revision=adapter_revision, hand_off=hand_off
-        )
-        return Headers(tuple(pairs))
+        return Headers((*pairs, *self.decision(routed, particulars)))
 
-    def decision(
-        self, routed: Routed, *, tenant: str, adapter: str, adapter_revision: str, hand_off: bool
-    ) -> list[tuple[bytes, bytes]]:
+    def decision(self, routed: Routed, particulars: Particulars) -> list[tuple[bytes, bytes]]:
         """Return the internal headers alone."""
         pairs = [
             (b"x-request-id", routed.request_id.encode()),
@@ -127,17 +133,24 @@ class HeaderWriter:
             (b"x-inferplane-uncached-tokens", b"%d" % routed.uncached_tokens),
             (b"x-inferplane-dp-rank", b"%d" % routed.decode.rank),
         ]
-        if hand_off and routed.prefill:
+        if particulars.hand_off and routed.prefill:
             addresses = ",".join(target.address for target in routed.prefill)
             pairs.append((b"x-inferplane-prefill", addresses.encode()))
             pairs.append((b"x-inferplane-prefill-dp-rank", b"%d" % routed.prefill[0].rank))
-        if tenant:
-            pairs.append((b"x-inferplane-tenant", tenant.encode("utf-8")))
-        if adapter:
-            pairs.append((b"x-inferplane-adapter", adapter.encode("utf-8")))
-            if adapter_revision:
-                pairs.append((b"x-inferplane-adapter-revision", adapter_revision.encode("utf-8")))
-        return pairs
+        return pairs + _described(particulars)
+
+
+def _described(particulars: Particulars) -> list[tuple[bytes, bytes]]:
+    pairs: list[tuple[bytes, bytes]] = []
+    if particulars.priority:
+        pairs.append((b"x-inferplane-priority", b"%d" % particulars.priority))
+    if particulars.tenant:
+        pairs.append((b"x-inferplane-tenant", particulars.tenant.encode("utf-8")))
+    if (adapter := particulars.adapter) is not None:
+        pairs.append((b"x-inferplane-adapter", adapter.name.encode("utf-8")))
+        if adapter.revision:
+            pairs.append((b"x-inferplane-adapter-revision", adapter.revision.encode("utf-8")))
+    return pairs
 
 
 def to_client(headers: Headers, request_id: str, *, exposed: Routed | None) -> Headers:

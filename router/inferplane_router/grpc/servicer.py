@@ -161,14 +161,7 @@ class RouterServicer:
             self._plane.forget(oldest)
 
     def _reply(self, wish: Wish, routed: Routed) -> pb.PickReply:
-        adapter = wish.model.adapter
-        headers = self._writer.decision(
-            routed,
-            tenant=wish.tenant,
-            adapter=adapter.name if adapter else "",
-            adapter_revision=adapter.revision if adapter else "",
-            hand_off=wish.route is not Route.PLAIN,
-        )
+        headers = self._writer.decision(routed, wish.particulars)
         return pb.PickReply(
             request_id=routed.request_id,
             outcome=pb.PICK_OUTCOME_ROUTED,
