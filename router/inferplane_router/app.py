@@ -114,6 +114,7 @@ class RouterApp:
                 apply=lambda found: self._apply(found, group),
                 failed=self._catalogue_failures.inc,
             )
+            catalogue.look()  # before the first request: a router that restarts knows its models at once
             await self.http.start(*split_address(listen.http))
             await self.metrics.start(*split_address(listen.metrics))
             self.grpc_port = await self.grpc.start(listen.grpc)

@@ -210,6 +210,17 @@ def test_internal_headers_of_a_client_are_removed() -> None:
     }
 
 
+def test_a_router_that_knows_no_service_yet_asks_to_come_again() -> None:
+    handler, core, _ = gateway()
+    core.services.clear()
+    exchange = RecordedExchange()
+    handler(Request(b"POST", b"/v1/completions", body=orjson.dumps(TEXT)), exchange)
+
+    assert exchange.head is not None
+    assert exchange.head.status == 503
+    assert exchange.head.headers.get(b"retry-after") == b"1"
+
+
 def test_a_priority_is_passed_on_to_the_agent() -> None:
     handler, _, upstream = gateway()
     asked = Headers(((b"x-inferplane-priority", b"-2"),))

@@ -17,7 +17,13 @@ from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, Outcome
 from inferplane_router.core.facade import Routing
 from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, UnknownModel
 from inferplane_router.gateway import parse as bodies
-from inferplane_router.gateway.errors import BadRequestError, GatewayError, NoPlaceError, unknown_model
+from inferplane_router.gateway.errors import (
+    BadRequestError,
+    GatewayError,
+    NoPlaceError,
+    nothing_served,
+    unknown_model,
+)
 from inferplane_router.gateway.headers import Hints, Particulars
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.parse import ParsedBody, Route
@@ -128,7 +134,7 @@ class DataPlane:
         body = bodies.parse(route, raw, tenant=tenant)
         model = self._core.resolve_model(body.model)
         if isinstance(model, UnknownModel):
-            raise unknown_model(body.model, model.known_names)
+            raise unknown_model(body.model, model.known_names) if model.known_names else nothing_served()
         body.with_model(model.model_name)
         return Wish(self.fresh_id(hints.request_id), path, route, body, model, hints, tenant)
 

@@ -86,11 +86,16 @@ _REFUSALS: Final = {
 
 
 def unknown_model(name: str, known: tuple[str, ...]) -> UnknownModelError:
-    served = ", ".join(known) or "none yet"
+    served = ", ".join(known) or "none"
     shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
     return UnknownModelError(
         f"The model `{shown}` does not exist. Served here: {served}.", param="model", code="model_not_found"
     )
+
+
+def nothing_served() -> NoPlaceError:
+    """Refuse while no service is known: a router that has just started may serve this very model in a moment."""
+    return NoPlaceError(Refused("", RefusalReason.NO_WORKERS, "no service is known here yet", retry_after_s=1.0))
 
 
 def answer(error: GatewayError, *, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
