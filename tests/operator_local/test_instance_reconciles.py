@@ -365,9 +365,15 @@ async def test_a_desired_stop_drains_the_gateway_first(state: StateDir) -> None:
     assert (status.phase, status.observed_generation) == (InstancePhase.STOPPED, 2)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda path: path.unlink(), lambda path: path.write_text("x")], ids=["removed", "damaged"]
-)
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def damage_it(path: Path) -> None:
+    path.write_text("x")
+
+
+@pytest.mark.parametrize("damage", [remove, damage_it], ids=["removed", "damaged"])
 async def test_files_that_somebody_removed_or_damaged_are_written_again(
     state: StateDir, damage: Callable[[Path], object]
 ) -> None:
