@@ -17,6 +17,13 @@ settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let no test of real engines be skipped where skipping goes unseen."""
+    wanted = any(item.get_closest_marker("engine") for item in session.items)
+    if wanted and os.environ.get("CI") and not (REPOSITORY / ".venv-engine" / "bin" / "python").exists():
+        raise pytest.UsageError("tests with real engines are selected and there is no .venv-engine: run `make engine`")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The checkout's root."""
