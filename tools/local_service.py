@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -43,8 +43,10 @@ class LocalService:
     started_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def start(cls, manifest: Path, state_dir: Path, *, port: int = 0) -> Self:
-        """Start without waiting."""
+    def start(
+        cls, manifest: Path, state_dir: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
+    ) -> Self:
+        """Start without waiting; `settings` are `INFERPLANE_*` variables for all its processes."""
         state_dir.mkdir(parents=True, exist_ok=True)
         output = state_dir / "up.log"
         command = [*tied_to_parent("TERM"), sys.executable, "-m", "inferplane", "up", "-f", str(manifest)]
@@ -56,7 +58,7 @@ class LocalService:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **(settings or {})},
                 start_new_session=True,
             )
         return cls(StateDir(state_dir), process, output)

@@ -22,6 +22,7 @@ from local_service import LocalService, command_line
 MANIFEST = Path(__file__).parent / "tiny.yaml"
 MODEL = REPOSITORY / ".cache" / "models" / "tiny-llama"
 READY_LIMIT_S = 600.0
+ONLY_TESTS_ASK = {"INFERPLANE_CANARY_INTERVAL": "24h"}  # tests compare counters of engines, where a canary would show
 _SERVICE = pytest.StashKey[LocalService]()
 
 
@@ -41,7 +42,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(item.get_closest_marker("engine") for item in session.items)
     if wanted and why_not() is None and not session.config.option.collectonly:
         folder = Path(tempfile.mkdtemp(prefix="inferplane-"))
-        session.config.stash[_SERVICE] = LocalService.start(MANIFEST, folder)
+        session.config.stash[_SERVICE] = LocalService.start(MANIFEST, folder, settings=ONLY_TESTS_ASK)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from inferplane_engine.sim.faults import FaultKind
 from inferplane_router.core.values import Health
 from inferplane_workers.agent.config import Role
 from inferplane_workers.agent.gate import Phase
-from inferplane_workers.testing import QUICK, until
+from inferplane_workers.testing import until
 from one_loop_service import OneLoopService, WorkerSpec, in_one_loop, reference_answers, text_of
 
 pytestmark = pytest.mark.slow
@@ -58,7 +57,7 @@ def test_an_engine_that_begins_to_compute_wrongly_is_taken_out_by_the_next_canar
     """Answers between the damage and the canary may be wrong: that is the canary's period."""
     wrong_later = corrupt(FaultKind.CORRUPT_KV, after_s=10)  # of the engine, which is five times as fast
     specs = [
-        WorkerSpec("d0", Role.DECODE, wrong_later, periods=replace(QUICK, canary=0.2)),
+        WorkerSpec("d0", Role.DECODE, wrong_later, changes={"canary_interval": 0.2}),
         WorkerSpec("d1", Role.DECODE),
     ]
 

@@ -199,16 +199,18 @@ def test_the_decode_sides_own_hits_are_seen_in_its_events(tmp_path: Path) -> Non
             chain = await router_chain(workers)
             hub = workers.decode.agent.announcer.hub
             planner = hub.join(epoch=1, wants_blocks=False, wake=lambda: None)
+            asked = {"r1", "r2"}  # what `router_chain` asked is reported as well
             seen: list[pb.RequestReport] = []
 
             def collect() -> int:
                 messages = [pb.WorkerMessage.FromString(raw) for raw in planner.take(0.0)]
-                seen.extend(message.report for message in messages if message.HasField("report"))
+                reports = [message.report for message in messages if message.HasField("report")]
+                seen.extend(report for report in reports if report.request_id in asked)
                 return len(seen)
 
             for number in (1, 2):
                 hub.expect(f"r{number}", Expected(0, wire.pack(chain), None))
-                await workers.complete(request_id=f"r{number}")
+                text_of(await workers.complete(request_id=f"r{number}"))
                 await until(lambda: collect() == number)  # noqa: B023 - awaited at once
             prompt = seen[0].prompt_tokens
             reusable = (prompt - 1) // BLOCK_SIZE * BLOCK_SIZE

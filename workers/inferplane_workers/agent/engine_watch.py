@@ -39,7 +39,6 @@ class Periods:
     health_deadline: float = 5.0
     after_failure: float = 2.0
     slowest_scrape: float = 30.0
-    canary: float = 300.0
     transport: float = 30.0
     reset: float = 60.0
 
@@ -162,7 +161,7 @@ class EngineWatch:
     async def _guard(self) -> None:
         """Watch a ready engine until it is gone, hung or wrong."""
         now = self._now()
-        seen = _Seen(healthy_at=now, next_canary=now + self._periods.canary)
+        seen = _Seen(healthy_at=now, next_canary=now + self._config.canary_interval)
         while True:
             await self._sleep(self._periods.watch)
             await self._look(seen)
@@ -231,7 +230,7 @@ class EngineWatch:
         """Ask the canary again now and then, while nothing else runs."""
         if not self._config.canary or self._now() < seen.next_canary or self._jobs.live or self._facts is None:
             return False
-        seen.next_canary = self._now() + self._periods.canary
+        seen.next_canary = self._now() + self._config.canary_interval
         verdict = await self._canary(self._facts)
         if verdict is None or verdict.state is not CanaryState.FAILED:
             return False
