@@ -1,0 +1,127 @@
+"""What reconciling takes and gives: raw Kubernetes objects in, writes out.
+
+Objects are mappings as the API server serves them (camelCase, JSON values), without `metadata.managedFields`, whose
+part that matters (`Observed.scaled_by`) is read when an object is stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """A namespaced object of one kind."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """An object anywhere."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    """If given, only this very object is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedNameClaim:
+    """A served name that another service claims as well, and that was claimed earlier."""
+
+    name: str
+    holder: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything known about one InferenceService at one moment."""
+
+    service: Manifest
+    pools: Sequence[Manifest] = ()
+    """PrefillPool and DecodePool objects whose `spec.service` is this one."""
+    deployments: Sequence[Manifest] = ()
+    """Deployments (or LeaderWorkerSets) whose controller is one of the pools."""
+    pods: Sequence[Manifest] = ()
+    """Pods whose owner chain leads to one of the deployments; labels alone do not make a Pod ours."""
+    others: Sequence[Manifest] = ()
+    """Services and PodDisruptionBudgets whose controller is one of the pools."""
+    adapters: Sequence[Manifest] = ()
+    kv_store: Manifest | None = None
+    lost_names: Sequence[ServedNameClaim] = ()
+    scaled_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pool name -> field manager that set `spec.replicas` last."""
+    model_revision: str = ""
+    """Commit that the model's revision resolved to; "" while unknown or where there is none."""
+    model_problem: str = ""
+    """Why the model's revision cannot be resolved, in words."""
+    now: str = ""
+    """Wall clock, RFC 3339, for transition times only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply of exactly these fields, as field manager `inferplane-operator`, forced."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create if absent, as a field manager of its own: what is set here belongs to nobody afterwards.
+
+    So pools get their first `spec.replicas`, which `Apply` never mentions and so never resets.
+    """
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A JSON merge patch of an object or of one of its subresources (`scale`, `status`)."""
+
+    reference: Reference
+    patch: Manifest
+    subresource: str = ""
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Said once per occurrence: the shell drops what it said about the same object in the same words before."""
+
+    about: Reference
+    type: EventType
+    reason: str
+    message: str
+
+
+Write = Apply | Create | Delete | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to do, in this order; a write that fails ends the round, and the object is looked at again later."""
+
+    writes: Sequence[Write] = ()
+    status: Sequence[Merge] = ()
+    """Status patches, whole statuses; dropped when they equal what is there."""
+    events: Sequence[Event] = ()
+    again_in_s: float | None = None
+    """Look again after this time even if nothing changes; None: only when something does."""
