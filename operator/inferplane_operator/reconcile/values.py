@@ -9,15 +9,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from inferplane_api.claims import Key
+
+__all__ = [
+    "Apply",
+    "Create",
+    "Delete",
+    "Event",
+    "EventType",
+    "Key",
+    "Manifest",
+    "Merge",
+    "Observed",
+    "Outcome",
+    "Reference",
+    "ServedNameClaim",
+    "Write",
+]
+
 Manifest = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """A namespaced object of one kind."""
-
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
