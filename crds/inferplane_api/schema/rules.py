@@ -24,7 +24,8 @@ from inferplane_api.v1alpha1.model_route import ModelRoute, ModelRouteSpec
 from inferplane_api.v1alpha1.pool import PoolSpec
 from inferplane_api.v1alpha1.pool_template import PoolTemplate, ResourceClaim, Resources
 from inferplane_api.v1alpha1.slo import PriorityObjective, PromptClass, Slo
-from inferplane_api.v1alpha1.source import ModelSource
+from inferplane_api.v1alpha1.source import CaBundle, ModelSource, WeightsCache
+from inferplane_api.v1alpha1.speculation import Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,55 @@ _MODEL_SPEC: Final = (
         "!has(self.revision) || self.revision == '' || (has(self.source) && has(self.source.hf))",
         "only a Hugging Face source has revisions; remove it, or use source.hf",
         "revision",
+    ),
+    Rule(
+        "!has(self.cache) || (has(self.source) && has(self.source.hf))",
+        "only a Hugging Face source is downloaded; remove it, or use source.hf",
+        "cache",
+    ),
+    Rule(
+        "!has(self.endpoint) || self.endpoint == '' || (has(self.source) && has(self.source.hf))",
+        "only a Hugging Face source is downloaded; remove it, or use source.hf",
+        "endpoint",
+    ),
+    Rule(
+        "!has(self.caBundle) || (has(self.source) && has(self.source.hf))",
+        "only a Hugging Face source is downloaded; remove it, or use source.hf",
+        "caBundle",
+    ),
+)
+_SPECULATION: Final = (
+    Rule(
+        "!(self.method in ['draft', 'eagle', 'eagle3']) || has(self.source)",
+        "draft, eagle and eagle3 guess with weights of their own; add source",
+        "source",
+    ),
+    Rule(
+        "self.method in ['draft', 'eagle', 'eagle3'] || !has(self.source)",
+        "ngram and mtp need no weights; remove it",
+        "source",
+    ),
+    Rule(
+        "!has(self.revision) || self.revision == '' || (has(self.source) && has(self.source.hf))",
+        "only a Hugging Face source has revisions; remove it, or use source.hf",
+        "revision",
+    ),
+)
+_RESOURCE_CLAIM: Final = (
+    Rule(
+        "[has(self.resourceClaimName), has(self.resourceClaimTemplateName), has(self.deviceClassName)]"
+        ".filter(given, given).size() == 1",
+        "exactly one reference is needed; set one of resourceClaimName, resourceClaimTemplateName, deviceClassName",
+    ),
+    Rule(
+        "!has(self.count) || has(self.deviceClassName)",
+        "belongs to a deviceClassName; remove it, or set deviceClassName",
+        "count",
+    ),
+    Rule(
+        "!has(self.selectors) || self.selectors.size() == 0 || has(self.deviceClassName)",
+        "belongs to a deviceClassName; remove it, or set deviceClassName",
+        "selectors",
     ),
 )
 _POOL_TEMPLATE: Final = (
@@ -265,7 +315,22 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = MappingProxyType(
                 "exactly one source is needed; keep one of hf, pvc, path, oci",
             ),
         ),
+        WeightsCache: (
+            Rule("has(self.claimName) != has(self.hostPath)", "exactly one place is needed; set claimName or hostPath"),
+        ),
+        CaBundle: (
+            Rule(
+                "has(self.configMapName) != has(self.secretName)",
+                "exactly one object is needed; set configMapName or secretName",
+            ),
+        ),
+        Speculation: _SPECULATION,
         EngineSpec: (
+            Rule(
+                "!has(self.speculation) || self.type != 'sim'",
+                "the simulated engine guesses nothing; remove it",
+                "speculation",
+            ),
             Rule(
                 "!has(self.sim) || self.type == 'sim'",
                 "is for the simulated engine; remove it, or set engine.type to sim",
@@ -294,12 +359,7 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = MappingProxyType(
             Rule("has(self.ttft) || has(self.tpot)", "changes nothing; give ttft, tpot or both"),
         ),
         PoolTemplate: _POOL_TEMPLATE,
-        ResourceClaim: (
-            Rule(
-                "has(self.resourceClaimName) != has(self.resourceClaimTemplateName)",
-                "exactly one reference is needed; set resourceClaimName or resourceClaimTemplateName",
-            ),
-        ),
+        ResourceClaim: _RESOURCE_CLAIM,
         Resources: (
             Rule(
                 "!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) ||"

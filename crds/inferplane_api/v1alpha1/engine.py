@@ -6,6 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from inferplane_api.v1alpha1.speculation import Speculation
 from inferplane_api.v1alpha1.units import ByteCount, Duration
 from inferplane_api.v1alpha1.wire import FORM, INT32_MAX, Finding, WireModel, counted_in, invalid
 
@@ -28,6 +29,7 @@ class Device(StrEnum):
     CUDA = "cuda"
     ROCM = "rocm"
     XPU = "xpu"
+    NPU = "npu"
     CPU = "cpu"
 
 
@@ -140,6 +142,7 @@ class EngineSpec(WireModel):
         json_schema_extra=counted_in("tokens"),
     )
     prefix_caching: bool = Field(default=True, description="Keep KV blocks for later prompts with the same prefix.")
+    speculation: Speculation | None = Field(default=None, description="Guess tokens ahead and check them in one step.")
     args: Arguments = Field(default=(), description="More arguments, added last, as the engine documents them.")
     env: Environment = Field(default_factory=dict, description="More environment variables, added last.")
     startup_timeout_s: Duration = Field(
@@ -155,6 +158,8 @@ class EngineSpec(WireModel):
         findings: list[Finding] = []
         if self.sim is not None and self.type is not EngineType.SIM:
             findings.append(Finding("sim", f"engine.type is {self.type}", "remove it, or set engine.type to sim"))
+        if self.speculation is not None and self.type is EngineType.SIM:
+            findings.append(Finding("speculation", "the simulated engine guesses nothing", "remove it"))
         if self.startup_timeout_s <= 0:
             findings.append(Finding("startupTimeout", "it must be longer than 0s", 'try "30m"'))
         findings += block_size_findings(self, self.block_size, "blockSize")

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from inferplane_api.v1alpha1.metadata import DnsSubdomain
-from inferplane_api.v1alpha1.source import ModelSource
+from inferplane_api.v1alpha1.source import CaBundle, ModelSource, WeightsCache
 from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
 
 ServedName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\s\x00-\x1f]+$")]
@@ -31,6 +31,18 @@ class ModelSpec(WireModel):
         description="Names under which clients ask for it, canonical first; default: the name.",
     )
     trust_remote_code: bool = Field(default=False, description="Run Python code that comes with the weights.")
+    cache: WeightsCache | None = Field(
+        default=None, description="Where a hub's files are kept for other Pods; default: each Pod has its own."
+    )
+    endpoint: str = Field(
+        default="",
+        max_length=512,
+        pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?$",
+        description="Mirror of the hub to download from; default: the operator's.",
+    )
+    ca_bundle: CaBundle | None = Field(
+        default=None, description="Certificates that the mirror is checked against, besides the usual ones."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -42,6 +54,13 @@ class ModelSpec(WireModel):
             findings.append(
                 Finding("revision", "only a Hugging Face source has revisions", "remove it, or use source.hf")
             )
+        given = {"cache": self.cache, "endpoint": self.endpoint, "caBundle": self.ca_bundle}
+        if self.source is None or self.source.hf is None:
+            findings += [
+                Finding(field, "only a Hugging Face source is downloaded", "remove it, or use source.hf")
+                for field, value in given.items()
+                if value
+            ]
         if findings:
             raise invalid(*findings)
         return self

@@ -30,20 +30,38 @@ class Parallelism(WireModel):
 
 
 class ResourceClaim(WireModel):
-    """A device claim of the Pod (dynamic resource allocation); exactly one of the two names is set."""
+    """A device claim of the Pod (dynamic resource allocation); exactly one of the three names is set."""
 
     name: DnsLabel = Field(description="Name within the Pod.")
     resource_claim_name: DnsSubdomain | None = Field(default=None, description="A ResourceClaim to use.")
     resource_claim_template_name: DnsSubdomain | None = Field(
         default=None, description="A ResourceClaimTemplate from which each Pod gets its own claim."
     )
+    device_class_name: DnsSubdomain | None = Field(
+        default=None, description="A DeviceClass; the ResourceClaimTemplate for it is made."
+    )
+    count: int | None = Field(
+        default=None, ge=1, le=1024, description="Devices of that class in one Pod; default: TP x PP x DP."
+    )
+    selectors: tuple[Annotated[str, Field(min_length=1, max_length=10_240)], ...] = Field(
+        default=(), max_length=32, description="CEL expressions that each of these devices must fulfil."
+    )
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:
-        if (self.resource_claim_name is None) == (self.resource_claim_template_name is None):
-            raise invalid(
-                Finding("", "exactly one reference is needed", "set resourceClaimName or resourceClaimTemplateName")
-            )
+        names = (self.resource_claim_name, self.resource_claim_template_name, self.device_class_name)
+        findings: list[Finding] = []
+        if sum(name is not None for name in names) != 1:
+            fix = "set one of resourceClaimName, resourceClaimTemplateName, deviceClassName"
+            findings.append(Finding("", "exactly one reference is needed", fix))
+        elif self.device_class_name is None:
+            findings += [
+                Finding(field, "it belongs to a deviceClassName", "remove it, or set deviceClassName")
+                for field, given in (("count", self.count is not None), ("selectors", bool(self.selectors)))
+                if given
+            ]
+        if findings:
+            raise invalid(*findings)
         return self
 
 

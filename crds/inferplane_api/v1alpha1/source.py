@@ -64,3 +64,36 @@ class ModelSource(WireModel):
             found = "none is given" if not given else f"{' and '.join(given)} are given"
             raise invalid(Finding("", f"exactly one source is needed, {found}", "keep one of hf, pvc, path, oci"))
         return self
+
+
+class WeightsCache(WireModel):
+    """A folder that Pods share; exactly one field is set."""
+
+    claim_name: DnsSubdomain | None = Field(
+        default=None, description="PersistentVolumeClaim in the same namespace, one that many Pods may mount."
+    )
+    host_path: AbsolutePath | None = Field(
+        default=None, description="Absolute directory on each node, writable for group 65532."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.claim_name is None) == (self.host_path is None):
+            raise invalid(Finding("", "exactly one place is needed", "set claimName or hostPath"))
+        return self
+
+
+class CaBundle(WireModel):
+    """Certificates in PEM, from exactly one ConfigMap or Secret of the same namespace."""
+
+    config_map_name: DnsSubdomain | None = Field(default=None, description="ConfigMap that holds them.")
+    secret_name: DnsSubdomain | None = Field(default=None, description="Secret that holds them.")
+    key: str = Field(
+        default="ca.crt", min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$", description="Key within it."
+    )
+
+    @model_validator(mode="after")
+    def _one_object(self) -> Self:
+        if (self.config_map_name is None) == (self.secret_name is None):
+            raise invalid(Finding("", "exactly one object is needed", "set configMapName or secretName"))
+        return self
