@@ -13,14 +13,18 @@ from inferplane_api.claims import Key
 
 __all__ = [
     "Apply",
+    "CanaryVerdict",
     "Create",
     "Delete",
     "Event",
     "EventType",
+    "Judgement",
     "Key",
     "Manifest",
     "Merge",
     "Observed",
+    "ObservedKVStore",
+    "ObservedRoute",
     "Outcome",
     "Reference",
     "ServedNameClaim",
@@ -50,6 +54,21 @@ class ServedNameClaim:
     holder: Key
 
 
+class Judgement(StrEnum):
+    WAIT = "wait"
+    PASS = "pass"  # noqa: S105 - not a password
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryVerdict:
+    """What the first workers of a revision are found to be, compared with those before (`reconcile.canary`)."""
+
+    revision: str
+    judgement: Judgement
+    message: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """Everything known about one InferenceService at one moment."""
@@ -73,7 +92,34 @@ class Observed:
     model_problem: str = ""
     """Why the model's revision cannot be resolved, in words."""
     now: str = ""
-    """Wall clock, RFC 3339, for transition times only."""
+    """Wall clock, RFC 3339: for transition times, and for deadlines that are counted from times in objects."""
+    histories: Sequence[Manifest] = ()
+    """ControllerRevisions whose controller is the service."""
+    canary: CanaryVerdict | None = None
+    """The judge's word on the newest revision; None: nobody judges, so that readiness alone decides.
+
+    A shell that judges says WAIT from the first moment on."""
+    readiness: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pod name -> why its agent says that it is not ready, where somebody asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedKVStore:
+    """A KVStore and the services of its namespace."""
+
+    store: Manifest
+    services: Sequence[Manifest] = ()
+    now: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRoute:
+    """A ModelRoute, who holds which served name in the whole cluster, and all other routes."""
+
+    route: Manifest
+    holders: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    others: Sequence[Manifest] = ()
+    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +177,7 @@ class Outcome:
 
     writes: Sequence[Write] = ()
     status: Sequence[Merge] = ()
-    """Status patches, whole statuses; dropped when they equal what is there."""
+    """Status patches, whole statuses; dropped when they equal what is there.  Null stands for a field that is gone."""
     events: Sequence[Event] = ()
     again_in_s: float | None = None
     """Look again after this time even if nothing changes; None: only when something does."""
