@@ -230,24 +230,11 @@ def test_weights_are_mounted_for_engine_and_agent(source: Any, volume: dict[str,
         assert "model" in [mount["name"] for mount in container["volumeMounts"]]
 
 
-def test_a_hub_is_read_into_a_cache_that_both_share() -> None:
-    model = {"name": "m", "source": {"hf": "org/m"}, "secretRef": "hub", "revision": "v1"}
-    pool = render_service(vllm(model=model), model_revision="c0ffee").pools[0]
-
-    env = {entry["name"]: entry for entry in engine(pool)["env"]}
-    args = agent(pool)["args"]
-    assert env["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "hub", "key": "token"}
-    assert env["HF_HOME"]["value"] == "$(INFERPLANE_MODEL_CACHE)"
-    assert "HF_HUB_OFFLINE" not in env
-    assert args[args.index("--model-path") + 1] == "$(INFERPLANE_MODEL_CACHE)/hub/models--org--m"
-    assert engine(pool)["args"][engine(pool)["args"].index("--revision") + 1] == "c0ffee"
-
-
 @pytest.mark.parametrize(
     ("engine_spec", "pool", "limits", "devices"),
     [
         ({"type": "vllm"}, {"parallelism": {"tensor": 2, "data": 2}}, {"nvidia.com/gpu": "4"}, 4),
-        ({"type": "vllm", "device": "rocm"}, {}, {"amd.com/gpu": "1"}, 1),
+        ({"type": "vllm", "device": "rocm", "image": "i"}, {}, {"amd.com/gpu": "1"}, 1),
         (
             {"type": "vllm"},
             {"resources": {"limits": {"nvidia.com/mig-3g.40gb": 1}}},
@@ -293,15 +280,6 @@ def test_adapters_are_served_by_their_own_service_alone() -> None:
     modules = found["args"][found["args"].index("--lora-modules") + 1 :][:2]
     assert modules == ['{"name":"b","path":"org/b"}', '{"name":"team/a","path":"/adapters/a"}']
     assert rendered.catalogue_service.served_names == ("m", "b", "team/a")
-    assert "HF_TOKEN" in [entry["name"] for entry in found["env"]]
-    assert "HF_HUB_OFFLINE" not in [entry["name"] for entry in found["env"]]
-
-
-def test_two_secrets_for_one_hub_are_an_error() -> None:
-    adapters = [adapter("a", {"hf": "org/a"}, secretRef="x"), adapter("b", {"hf": "org/b"}, secretRef="y")]
-
-    with pytest.raises(RenderError, match="HF_TOKEN in different ways"):
-        render_service(vllm(), adapters=adapters)
 
 
 def test_a_launch_error_names_the_field_of_the_resource() -> None:

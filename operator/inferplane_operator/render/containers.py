@@ -90,14 +90,7 @@ def agent_container(
             "requests": {"cpu": "250m", "memory": "256Mi"},
             "limits": {"memory": "1Gi"},
         },
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _AGENT_USER,
-            "runAsGroup": _AGENT_USER,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": own_security(),
         "volumeMounts": [_run_mount(), *weights.mounts],
     }
 
@@ -128,6 +121,18 @@ def engine_container(
         "volumeMounts": [_run_mount(), {"name": SHM_VOLUME, "mountPath": "/dev/shm"}, *weights.mounts],  # noqa: S108 - the Pod's own shared memory
     }
     return {**container, "ports": ports} if ports else container
+
+
+def own_security() -> Manifest:
+    """Return what our own programs may do: nothing but run."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _AGENT_USER,
+        "runAsGroup": _AGENT_USER,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
 
 
 def pod_security() -> Manifest:

@@ -7,8 +7,10 @@ from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_engine.launch import sglang, sim, vllm
+from inferplane_operator.render.accelerators import Accelerators
 
 AGENT_PROGRAM: Final = ("python", "-m", "inferplane_workers.agent")
+FETCH_PROGRAM: Final = ("python", "-m", "inferplane_workers.fetch")
 _VLLM_SERVER: Final = ("-m", "vllm.entrypoints.openai.api_server")
 _VERSION: Final = "0.1.0"
 
@@ -37,6 +39,13 @@ class RenderOptions:
     """What takes the engine's arguments, unless `spec.engine.command` says otherwise; others cannot be started."""
     built_in_model_dir: str = ""
     """Files of the simulated engine's built-in model; empty: the agent knows where its image has them."""
+    accelerators: Accelerators = field(default_factory=Accelerators)
+    hub_endpoint: str = ""
+    """Mirror of the hub where a service names none; empty: the hub itself."""
+    in_cluster: bool = True
+    """False on a machine: there an engine downloads for itself, and a class of accelerators is only a name."""
+    fetch_program: tuple[str, ...] = FETCH_PROGRAM
+    """Downloads weights, in the agent's image."""
 
 
 def local_options(*, engine_python: str, python: str = sys.executable) -> RenderOptions:
@@ -48,4 +57,5 @@ def local_options(*, engine_python: str, python: str = sys.executable) -> Render
             EngineType.SIM: (python, *sim.PROGRAM[1:]),
         },
         built_in_model_dir=str(resources.files("inferplane_engine") / "sim" / "model"),
+        in_cluster=False,
     )

@@ -10,7 +10,16 @@ from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
 from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_api.v1alpha1.units import format_bytes
-from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch import (
+    AdapterModule,
+    Addresses,
+    EngineRole,
+    Group,
+    Guesses,
+    LaunchError,
+    LaunchSpec,
+    launch,
+)
 from inferplane_engine.launch.prompt_flags import prompt_flags
 from inferplane_engine.launch.sim import has_profile
 from inferplane_operator.render import names
@@ -19,14 +28,33 @@ from inferplane_operator.render.containers import (
     SHM_VOLUME,
     agent_container,
     engine_container,
+    own_security,
     pod_security,
 )
+from inferplane_operator.render.downloads import ca_volumes, download_container
 from inferplane_operator.render.errors import RenderError
+from inferplane_operator.render.hardware import (
+    Hardware,
+    claim_templates,
+    claims_of,
+    container_resources,
+    hardware_of,
+    scheduling,
+)
 from inferplane_operator.render.merge import check_merged, strategic_merge
+from inferplane_operator.render.multi_node import LEADER_ADDRESS, NODES_ANNOTATION
 from inferplane_operator.render.names import ref
 from inferplane_operator.render.options import RenderOptions
 from inferplane_operator.render.values import Manifest, RenderedPool
-from inferplane_operator.render.weights import ADAPTER_MOUNT, Weights, model_weights, source_weights, together
+from inferplane_operator.render.weights import (
+    ADAPTER_MOUNT,
+    DRAFT_MOUNT,
+    HubAccess,
+    Weights,
+    model_weights,
+    source_weights,
+    together,
+)
 
 _GRACE_MARGIN_S: Final = 30
 _EXIT_S: Final = 5.0
@@ -35,11 +63,6 @@ and its clients' connections with it), so only the release of devices is waited 
 _CPU_EXIT_S: Final = 1.0
 """On a CPU, vLLM's core hangs while NIXL is taken down, until it is killed after this; nothing needs to be released."""
 _RUN_SIZE: Final = "512Mi"
-_DEVICE_RESOURCES: Final = {
-    Device.CUDA: "nvidia.com/gpu",
-    Device.ROCM: "amd.com/gpu",
-    Device.XPU: "gpu.intel.com/xe",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +84,33 @@ class PoolInput:
         return f"{self.service.metadata.name}-{self.role}"
 
     @property
-    def on_device(self) -> bool:
-        engine = self.service.spec.engine
-        return engine.type is not EngineType.SIM and engine.device is not Device.CPU
+    def path(self) -> str:
+        """Field of the service that describes this pool."""
+        return f"spec.{self.role}"
+
+    @property
+    def hub(self) -> HubAccess:
+        model, options = self.service.spec.model, self.options
+        endpoint = model.endpoint or options.hub_endpoint
+        return HubAccess(options.in_cluster, endpoint, model.ca_bundle, model.cache)
+
+    @property
+    def hardware(self) -> Hardware:
+        """What one worker runs on.  Raises RenderError."""
+        options = self.options
+        return hardware_of(
+            self.template,
+            self.service.spec.engine,
+            options.accelerators,
+            in_cluster=options.in_cluster,
+            path=self.path,
+        )
 
 
 def render_pool(given: PoolInput) -> RenderedPool:
     """Render one pool.  Raises RenderError."""
-    template = given.template
+    template, hardware = given.template, given.hardware
+    prefix = f"{given.name}-{given.revision}"
     return RenderedPool(
         name=given.name,
         role=given.role,
@@ -76,24 +118,26 @@ def render_pool(given: PoolInput) -> RenderedPool:
         min_replicas=template.min_replicas,
         max_replicas=template.ceiling,
         revision=given.revision,
-        devices=template.parallelism.devices if given.on_device else 0,
+        devices=hardware.devices,
         data_parallel=template.parallelism.data,
         accelerator=template.accelerator,
-        pod_template=_merged(_pod_template(given), given),
+        pod_template=_merged(_pod_template(given, hardware), given),
+        nodes=hardware.nodes,
+        claim_templates=claim_templates(template, hardware, prefix=prefix, namespace=given.service.metadata.namespace),
     )
 
 
 def _merged(ours: Manifest, given: PoolInput) -> Manifest:
-    theirs, path = given.template.pod_template, f"spec.{given.role}.podTemplate"
+    theirs, path = given.template.pod_template, f"{given.path}.podTemplate"
     merged = strategic_merge(ours, theirs, path=path)
     check_merged(ours, merged, path=path)
     return merged
 
 
-def _pod_template(given: PoolInput) -> Manifest:
+def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
     spec = given.service.spec
-    weights, adapters = model_weights(spec.model, given.options.built_in_model_dir), _adapter_weights(given.adapters)
-    everything = together((weights, *adapters))
+    weights, adapters, draft = _model_weights(given), _adapter_weights(given), _draft_weights(given)
+    everything = together((weights, *adapters, *draft))
     agent = agent_container(
         image=given.options.agent_image,
         program=given.options.agent_program,
@@ -102,25 +146,38 @@ def _pod_template(given: PoolInput) -> Manifest:
         engine=spec.engine.type,
     )
     body: Manifest = {
-        "initContainers": [agent],
-        "containers": [_engine(given, everything, adapters)],
+        "initContainers": [agent, *_downloads(given, everything)],
+        "containers": [_engine(given, hardware, everything, adapters=adapters, draft=draft)],
         "volumes": _volumes(given, everything),
         "securityContext": pod_security(),
         "terminationGracePeriodSeconds": math.ceil(spec.drain_timeout_s) + _GRACE_MARGIN_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        **scheduling(hardware, {names.LABEL_POOL: given.name}),
     }
-    if claims := [claim.model_dump(by_alias=True, exclude_none=True) for claim in given.template.resources.claims]:
+    if claims := claims_of(given.template, prefix=f"{given.name}-{given.revision}"):
         body["resourceClaims"] = claims
     if everything.pull_secrets:
         body["imagePullSecrets"] = list(everything.pull_secrets)
-    return {"metadata": {"labels": _labels(given), "annotations": _annotations()}, "spec": body}
+    return {"metadata": {"labels": _labels(given), "annotations": _annotations(hardware)}, "spec": body}
 
 
-def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> Manifest:
+def _downloads(given: PoolInput, weights: Weights) -> list[Manifest]:
+    options = given.options
+    return [
+        download_container(
+            download, given.hub, image=options.agent_image, program=options.fetch_program, security=own_security()
+        )
+        for download in weights.downloads
+    ]
+
+
+def _engine(
+    given: PoolInput, hardware: Hardware, weights: Weights, *, adapters: Sequence[Weights], draft: Sequence[Weights]
+) -> Manifest:
     spec = given.service.spec
     try:
-        command = launch(_launch_spec(given, weights, adapters))
+        command = launch(_launch_spec(given, hardware, weights, adapters=adapters, draft=draft))
     except LaunchError as error:
         raise RenderError(_field_of(error, given), error.message, error.fix) from error
     return engine_container(
@@ -128,7 +185,7 @@ def _engine(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> 
         spec=spec.engine,
         launch=command,
         weights=weights,
-        resources=_resources(given),
+        resources=container_resources(given.template, hardware),
         ranks=_transfer_ports(given),
         drain_timeout_s=spec.drain_timeout_s,
     )
@@ -159,7 +216,9 @@ def _field_of(error: LaunchError, given: PoolInput) -> str:
     return f"spec.{given.role}.{error.field}" if in_pool else f"spec.{error.field}"
 
 
-def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]) -> LaunchSpec:
+def _launch_spec(
+    given: PoolInput, hardware: Hardware, weights: Weights, *, adapters: Sequence[Weights], draft: Sequence[Weights]
+) -> LaunchSpec:
     spec, pool = given.service.spec, given.template
     engine, own, shape = spec.engine, pool.engine, pool.parallelism
     role = EngineRole(given.role.value) if given.transfers else EngineRole.AGGREGATED
@@ -170,7 +229,7 @@ def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]
         served_names=spec.model.all_served_names,
         block_size=_block_size(given),
         program=_program(given),
-        revision=given.model_revision,
+        revision=weights.revision,
         trust_remote_code=spec.model.trust_remote_code,
         device=engine.device if engine.type is not EngineType.SIM else Device.CPU,
         dtype=engine.dtype,
@@ -184,6 +243,8 @@ def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]
         pipeline=shape.pipeline,
         data=shape.data,
         expert=shape.expert,
+        group=Group(hardware.nodes, ref(LEADER_ADDRESS)),
+        guesses=_guesses(given, draft),
         addresses=_addresses(),
         adapters=tuple(
             AdapterModule(adapter.served_name, located.path, adapter.spec.rank)
@@ -195,6 +256,14 @@ def _launch_spec(given: PoolInput, weights: Weights, adapters: Sequence[Weights]
         args=engine.args + own.args,
         env=tuple({**engine.env, **own.env}.items()),
     )
+
+
+def _guesses(given: PoolInput, draft: Sequence[Weights]) -> Guesses | None:
+    wanted = given.service.spec.engine.speculation
+    if wanted is None:
+        return None
+    located = draft[0] if draft else Weights("", "")
+    return Guesses(wanted.method, wanted.tokens, located.path, located.revision)
 
 
 def _addresses() -> Addresses:
@@ -259,31 +328,33 @@ def _engine_image(given: PoolInput) -> str:
     return image
 
 
-def _resources(given: PoolInput) -> Manifest:
-    wanted = given.template.resources
-    limits = dict(wanted.limits)
-    device = _DEVICE_RESOURCES.get(given.service.spec.engine.device)
-    if given.on_device and device is not None and not wanted.names_device:
-        limits[device] = str(given.template.parallelism.devices)
-    resources: Manifest = {}
-    if wanted.requests:
-        resources["requests"] = dict(wanted.requests)
-    if limits:
-        resources["limits"] = limits
-    if wanted.claims:
-        resources["claims"] = [{"name": claim.name} for claim in wanted.claims]
-    return resources
+def _model_weights(given: PoolInput) -> Weights:
+    options, revision = given.options, given.model_revision
+    return model_weights(given.service.spec.model, revision, given.hub, built_in_directory=options.built_in_model_dir)
 
 
-def _adapter_weights(adapters: Sequence[LoRAAdapter]) -> tuple[Weights, ...]:
+def _draft_weights(given: PoolInput) -> tuple[Weights, ...]:
+    wanted = given.service.spec.engine.speculation
+    if wanted is None or wanted.source is None:
+        return ()
+    secret = given.service.spec.model.secret_ref
+    return (
+        source_weights(
+            wanted.source, volume="draft", mount=DRAFT_MOUNT, secret=secret, hub=given.hub, revision=wanted.revision
+        ),
+    )
+
+
+def _adapter_weights(given: PoolInput) -> tuple[Weights, ...]:
     return tuple(
         source_weights(
             adapter.spec.source,
             volume=f"adapter-{index}",
             mount=f"{ADAPTER_MOUNT}/{index}",
             secret=adapter.spec.secret_ref,
+            hub=given.hub,
         )
-        for index, adapter in enumerate(adapters)
+        for index, adapter in enumerate(given.adapters)
     )
 
 
@@ -293,6 +364,7 @@ def _volumes(given: PoolInput, weights: Weights) -> list[Manifest]:
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
         {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *weights.volumes,
+        *(ca_volumes(given.hub) if weights.downloads else ()),
     ]
 
 
@@ -310,5 +382,6 @@ def _labels(given: PoolInput) -> dict[str, str]:
     }
 
 
-def _annotations() -> dict[str, str]:
-    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER}
+def _annotations(hardware: Hardware) -> dict[str, str]:
+    spread = {NODES_ANNOTATION: str(hardware.nodes)} if hardware.nodes > 1 else {}
+    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER, **spread}

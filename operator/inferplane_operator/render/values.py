@@ -26,6 +26,11 @@ class RenderedPool:
     """Ranks of one worker; it takes as many side-channel ports, in a row."""
     accelerator: str
     pod_template: Manifest
+    """Of the node that serves, where a worker is spread over several (`multi_node` makes the others')."""
+    nodes: int = 1
+    """Nodes that one worker is spread over."""
+    claim_templates: tuple[Manifest, ...] = ()
+    """ResourceClaimTemplates that the Pods refer to; they have to be there first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 from inferplane_engine.launch.spec import LaunchError
 
 OURS: Final = "remove it: it is set for every worker"
-_CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "--host": OURS,
         "--port": OURS,
@@ -47,13 +47,40 @@ _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
         "-pp": "use parallelism.pipeline of the pool",
         "--data-parallel-size": "use parallelism.data of the pool",
         "-dp": "use parallelism.data of the pool",
+        "--data-parallel-size-local": "use parallelism.data of the pool",
+        "-dpl": "use parallelism.data of the pool",
+        "--data-parallel-rank": "use parallelism.data of the pool",
+        "-dpn": "use parallelism.data of the pool",
+        "--data-parallel-start-rank": "use parallelism.data of the pool",
+        "-dpr": "use parallelism.data of the pool",
+        "--data-parallel-address": OURS,
+        "-dpa": OURS,
+        "--data-parallel-rpc-port": OURS,
+        "-dpp": OURS,
         "--data-parallel-hybrid-lb": "use parallelism.data of the pool",
         "--data-parallel-external-lb": "use parallelism.data of the pool",
         "--enable-expert-parallel": "use parallelism.expert of the pool",
         "-ep": "use parallelism.expert of the pool",
+        "--nnodes": "use parallelism and the pool's accelerator class",
+        "-n": "use parallelism and the pool's accelerator class",
+        "--node-rank": OURS,
+        "-r": OURS,
+        "--master-addr": OURS,
+        "--master-port": OURS,
+        "--download-dir": OURS,
         "--lora-modules": "use a LoRAAdapter",
         "--shutdown-timeout": "use spec.drainTimeout: the agent drains before the engine is stopped",
     }
+)
+
+
+def guessing_flags(*flags: str) -> Mapping[str, str]:
+    """Return the flags that say the same as `spec.engine.speculation`: either of the two, not both."""
+    return MappingProxyType(dict.fromkeys(flags, "say it in spec.engine.speculation or in the arguments, not in both"))
+
+
+SPECULATION_FLAGS: Final = guessing_flags(
+    "--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"
 )
 _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -71,7 +98,7 @@ def check_overrides(
     args: tuple[str, ...],
     env: tuple[tuple[str, str], ...],
     *,
-    flags: Mapping[str, str] = _CONTROLLED_FLAGS,
+    flags: Mapping[str, str] = CONTROLLED_FLAGS,
     environment: Mapping[str, str] = _CONTROLLED_ENVIRONMENT,
 ) -> None:
     """Raise LaunchError when the user's arguments or variables change what must stay as it is; default: in vLLM."""

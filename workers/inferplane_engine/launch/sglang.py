@@ -9,6 +9,7 @@ What is decided here and nowhere else:
 - Data parallelism is of whole replicas; with experts spread over them it is of attention, inside one tensor group.
 - The engine has one name for its model; an adapter is asked for as NAME:ADAPTER.
 - The size of the KV cache has no argument in bytes.
+- On several nodes every program has the same arguments but its rank; whole replicas cannot be spread so.
 """
 
 import json
@@ -17,8 +18,9 @@ from types import MappingProxyType
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device
-from inferplane_engine.launch.overrides import OURS, check_overrides
-from inferplane_engine.launch.spec import EngineRole, Launch, LaunchError, LaunchSpec
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
+from inferplane_engine.launch.overrides import OURS, check_overrides, guessing_flags
+from inferplane_engine.launch.spec import EngineRole, Guesses, Launch, LaunchError, LaunchSpec
 
 PROGRAM: Final = ("python3", "-m", "sglang.launch_server")
 TRANSFER_BACKEND: Final = "nixl"
@@ -70,6 +72,7 @@ _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
         "--disaggregation-bootstrap-port": OURS,
         "--enable-pd-role-switch": "use spec.mode and the pools",
         "--kv-events-config": OURS,
+        "--download-dir": OURS,
         "--enable-lora": "use a LoRAAdapter",
         "--lora-paths": "use a LoRAAdapter",
         "--max-lora-rank": "use the LoRAAdapters' rank",
@@ -84,16 +87,42 @@ _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
         "HF_TOKEN": "use spec.model.secretRef",
     }
 )
-_DEVICES: Final = {Device.CUDA: "cuda", Device.ROCM: "cuda", Device.XPU: "xpu", Device.CPU: "cpu"}
+_SPECULATION_FLAGS: Final = guessing_flags(
+    "--speculative-algorithm",
+    "--speculative-draft-model",
+    "--speculative-draft-model-path",
+    "--speculative-draft-model-revision",
+    "--speculative-num-steps",
+    "--speculative-num-draft-tokens",
+)
+_DEVICES: Final = {
+    Device.CUDA: "cuda",
+    Device.ROCM: "cuda",
+    Device.XPU: "xpu",
+    Device.NPU: "npu",
+    Device.CPU: "cpu",
+}
 """SGLang's names: on ROCm, PyTorch calls the device "cuda" too."""
 _KV_TYPES: Final = {"fp8": "fp8_e4m3"}
 """Names that vLLM has for the same type."""
 _RANK_MARK: Final = "inproc"
+GROUP_PORT: Final = 5000
+"""Where the nodes of one engine meet."""
+_ALGORITHMS: Final[Mapping[SpeculationMethod, str]] = MappingProxyType(
+    {
+        SpeculationMethod.NGRAM: "NGRAM",
+        SpeculationMethod.DRAFT: "STANDALONE",
+        SpeculationMethod.EAGLE: "EAGLE",
+        SpeculationMethod.EAGLE3: "EAGLE3",
+        SpeculationMethod.MTP: "NEXTN",
+    }
+)
 
 
 def sglang_launch(spec: LaunchSpec) -> Launch:
     """Build the command of one SGLang server.  Raises LaunchError."""
-    check_overrides(spec.args, spec.env, flags=_CONTROLLED_FLAGS, environment=_CONTROLLED_ENVIRONMENT)
+    flags = {**_CONTROLLED_FLAGS, **(_SPECULATION_FLAGS if spec.guesses else {})}
+    check_overrides(spec.args, spec.env, flags=flags, environment=_CONTROLLED_ENVIRONMENT)
     if len(spec.served_names) > 1:
         raise LaunchError("model.servedNames", "SGLang has one name", "keep the first; a ModelRoute gives the others")
     if spec.kv_cache_memory_bytes:
@@ -107,6 +136,8 @@ def sglang_launch(spec: LaunchSpec) -> Launch:
         *_addresses(spec),
         *_sizes(spec),
         *_parallelism(spec),
+        *_group(spec),
+        *_speculation(spec.guesses),
         *_transfer(spec),
         *_events(spec),
         *_adapters(spec),
@@ -154,6 +185,28 @@ def _parallelism(spec: LaunchSpec) -> list[str]:
         args = ["--tp-size", str(spec.tensor)] if spec.tensor > 1 else []
         args += ["--dp-size", str(spec.data)] if spec.data > 1 else []
     return [*args, "--pp-size", str(spec.pipeline)] if spec.pipeline > 1 else args
+
+
+def _group(spec: LaunchSpec) -> list[str]:
+    group = spec.group
+    if group.nodes == 1:
+        return []
+    return ["--nnodes", str(group.nodes), "--node-rank", "0", "--dist-init-addr", f"{group.leader}:{GROUP_PORT}"]
+
+
+def _speculation(guesses: Guesses | None) -> list[str]:
+    """One chain of guesses: a tree of them would need a number of branches that nobody gave."""
+    if guesses is None:
+        return []
+    args = ["--speculative-algorithm", _ALGORITHMS[guesses.method]]
+    if guesses.model:
+        args += ["--speculative-draft-model-path", guesses.model]
+    if guesses.revision:
+        args += ["--speculative-draft-model-revision", guesses.revision]
+    if guesses.method is SpeculationMethod.NGRAM:
+        return [*args, "--speculative-num-draft-tokens", str(guesses.tokens + 1)]
+    args += ["--speculative-num-steps", str(guesses.tokens), "--speculative-eagle-topk", "1"]
+    return [*args, "--speculative-num-draft-tokens", str(guesses.tokens + 1)]
 
 
 def _transfer(spec: LaunchSpec) -> list[str]:

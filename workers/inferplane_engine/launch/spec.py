@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
 
 
 class EngineRole(StrEnum):
@@ -28,6 +29,25 @@ class AdapterModule:
     name: str
     path: str
     rank: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """Speculative decoding: `tokens` guessed in a step; `model` is the folder or repository of weights that guess."""
+
+    method: SpeculationMethod
+    tokens: int
+    model: str = ""
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One engine on several nodes, each with a program of its own; the first one serves."""
+
+    nodes: int = 1
+    leader: str = ""
+    """Address of the first node, as the others reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +93,8 @@ class LaunchSpec:
     pipeline: int = 1
     data: int = 1
     expert: bool = False
+    group: Group = Group()
+    guesses: Guesses | None = None
     addresses: Addresses = Addresses()
     adapters: tuple[AdapterModule, ...] = ()
     shutdown_timeout_s: float = 0.0

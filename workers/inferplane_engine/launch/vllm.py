@@ -7,18 +7,27 @@ Three things are decided here and nowhere else:
   for names that hold "inproc" or "tcp" only (it fails on others): the names here hold "inproc", so rank r publishes on
   the same name with `_dpR` appended (see `rank_endpoint`).
 - A failed KV load is recomputed: the default fails the request.
+- An engine on several nodes is one `vllm serve` per node without Ray: the first serves, the others are `--headless`.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device
-from inferplane_engine.launch.overrides import check_overrides
-from inferplane_engine.launch.spec import Addresses, EngineRole, Launch, LaunchError, LaunchSpec
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
+from inferplane_engine.launch.overrides import CONTROLLED_FLAGS, SPECULATION_FLAGS, check_overrides
+from inferplane_engine.launch.spec import Addresses, EngineRole, Group, Guesses, Launch, LaunchError, LaunchSpec
 
 PROGRAM: Final = ("vllm", "serve")
 _KV_ROLES: Final = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
 _RANK_MARK: Final = "inproc"
+GROUP_PORT: Final = 29501
+"""Where the nodes of one engine meet."""
+HEADLESS: Final = "--headless"
+NODE_RANK: Final = "--node-rank"
+_METHODS: Final[Mapping[SpeculationMethod, str]] = {SpeculationMethod.DRAFT: "draft_model"}
+"""vLLM's names where they differ."""
 
 _DEFAULT_ENVIRONMENT: Final = (("VLLM_NO_USAGE_STATS", "1"), ("DO_NOT_TRACK", "1"))
 _CPU_ENVIRONMENT: Final = (
@@ -31,7 +40,7 @@ _CPU_ENVIRONMENT: Final = (
 
 def vllm_launch(spec: LaunchSpec) -> Launch:
     """Build the command of one vLLM server.  Raises LaunchError."""
-    check_overrides(spec.args, spec.env)
+    check_overrides(spec.args, spec.env, flags={**CONTROLLED_FLAGS, **(SPECULATION_FLAGS if spec.guesses else {})})
     program = spec.program or PROGRAM
     args = (*model_arguments(program, spec), *common_arguments(spec), *_device_arguments(spec), *spec.args)
     return Launch(program, args, _environment(spec))
@@ -130,11 +139,33 @@ def _device_arguments(spec: LaunchSpec) -> tuple[str, ...]:
         args += ["--revision", spec.revision]
     if spec.trust_remote_code:
         args += ["--trust-remote-code"]
+    args += _group(spec)
+    if spec.guesses is not None:
+        args += ["--speculative-config", _compact(_speculation(spec.guesses))]
     if spec.device is Device.CPU:
         args += ["--enforce-eager"]
         if _one_process(spec):
             args += ["--distributed-executor-backend", "uni"]
     return tuple(args)
+
+
+def _group(spec: LaunchSpec) -> list[str]:
+    group: Group = spec.group
+    if group.nodes == 1:
+        return []
+    if spec.program and spec.program[-1] != "serve":
+        raise LaunchError("engine.command", "only `vllm serve` runs on several nodes", "leave it out, or let it be one")
+    args = ["--nnodes", str(group.nodes), NODE_RANK, "0", "--master-addr", group.leader]
+    return [*args, "--master-port", str(GROUP_PORT), "--distributed-executor-backend", "mp"]
+
+
+def _speculation(guesses: Guesses) -> dict[str, object]:
+    config: dict[str, object] = {
+        "method": _METHODS.get(guesses.method, guesses.method.value),
+        "num_speculative_tokens": guesses.tokens,
+    }
+    model = {"model": guesses.model} if guesses.model else {}
+    return {**config, **model, **({"revision": guesses.revision} if guesses.revision else {})}
 
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
