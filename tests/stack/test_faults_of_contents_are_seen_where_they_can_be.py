@@ -1,4 +1,4 @@
-"""Damaged KV: the canary keeps an engine that computes wrongly out of service; what no canary sees is stated."""
+"""Damaged KV: the canary keeps an engine that computes wrongly out of service, the transfer check a bad sender."""
 
 import asyncio
 from collections.abc import Mapping
@@ -75,16 +75,37 @@ def test_an_engine_that_begins_to_compute_wrongly_is_taken_out_by_the_next_canar
     in_one_loop(tmp_path, specs, scenario)
 
 
-def test_a_transfer_that_arrives_damaged_is_visible_in_the_answer_alone(tmp_path: Path) -> None:
-    """No engine says a checksum of what it hands over, and the canary is never handed over: nothing else notices."""
-    specs = [WorkerSpec("p0", Role.PREFILL), WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_TRANSFER))]
+def test_blocks_that_arrive_damaged_are_found_out_and_their_sender_is_used_no_more(tmp_path: Path) -> None:
+    """Answers before the check may be wrong: it follows the first hand-over."""
+    specs = [
+        WorkerSpec("p0", Role.PREFILL),
+        WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_TRANSFER), changes={"transfer_check": True}),
+    ]
 
     async def scenario(service: OneLoopService) -> None:
-        said = text_of(await service.post(TEXT, ask(0)))
-        alone = text_of(await service.post(TEXT, ask(0) | {"n": 2}))  # several answers are not handed over
+        first = text_of(await service.post(TEXT, ask(0)))
+        await until(lambda: service.workers["d0"].agent.jobs.peers.distrusted == 1)
+        answers = [await service.post(TEXT, ask(number)) for number in range(1, 4)]
+        expected = await reference_answers(tmp_path, TEXT, [ask(number) for number in range(4)])
 
-        assert said != (await reference_answers(tmp_path, TEXT, [ask(0)]))[0]
-        assert alone
+        assert first != expected[0]
+        assert [text_of(each) for each in answers] == expected[1:]
         assert service.health("d0") is Health.READY
+
+    in_one_loop(tmp_path, specs, scenario)
+
+
+def test_a_sender_whose_blocks_arrive_unharmed_stays_in_use(tmp_path: Path) -> None:
+    specs = [WorkerSpec("p0", Role.PREFILL), WorkerSpec("d0", Role.DECODE, changes={"transfer_check": True})]
+
+    async def scenario(service: OneLoopService) -> None:
+        peers = service.workers["d0"].agent.jobs.peers
+        await service.post(TEXT, ask(0))
+        await until(lambda: peers.due(0.0) is None)  # it was checked
+        answer = await service.post(TEXT, ask(1))
+
+        assert answer.head is not None
+        assert answer.head.headers.get(b"x-inferplane-prefill-worker") == b"p0"
+        assert text_of(answer) == (await reference_answers(tmp_path, TEXT, [ask(1)]))[0]
 
     in_one_loop(tmp_path, specs, scenario)

@@ -32,10 +32,12 @@ from inferplane_workers.agent.errors import ConfigError
 from inferplane_workers.agent.gate import Gate
 from inferplane_workers.agent.metrics import AgentMetrics
 from inferplane_workers.agent.model_files import ServedFiles
+from inferplane_workers.agent.peers import Peers
 from inferplane_workers.agent.routes import Routes
 from inferplane_workers.agent.seams import DataPathSettings
 from inferplane_workers.agent.stream_server import StreamServer
 from inferplane_workers.agent.timeline import Side
+from inferplane_workers.agent.transfer_watch import TransferWatch
 from inferplane_workers.agent.transfers import Transfers
 from inferplane_workers.agent.wire import PROTOCOL_VERSION
 
@@ -100,6 +102,7 @@ class Agent:
             now=clock.monotonic,
         )
         self.jobs: JobContext = self.data_path.context
+        self.jobs.peers = Peers(interval_s=config.canary_interval)
         self.blocks = Blocks(config, self.announcer, self._progress)
         self._drain = Drain(
             gate=self.gate,
@@ -131,6 +134,14 @@ class Agent:
             now=clock.monotonic,
             periods=periods,
         )
+        self._transfer_watch = TransferWatch(
+            config=config,
+            peers=self.jobs.peers,
+            gate=self.gate,
+            own=lambda: EngineClient(self._pool, self.announcer.identity.http_address),
+            changed=lambda: self.metrics.distrusted_peers(self.jobs.peers.distrusted),
+            now=clock.monotonic,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Listening]:
@@ -145,6 +156,8 @@ class Agent:
                 group.create_task(listener.run(), name=f"kv-events-{rank}")
                 for rank, listener in enumerate(self.blocks.listeners)
             ]
+            if self._config.transfer_check and self.jobs.adapter.traits.decode_can_prefill:
+                tasks.append(group.create_task(self._transfer_watch.run(), name="transfer-watch"))
             try:
                 yield listening
             finally:

@@ -118,7 +118,12 @@ class AgentConfig:
     canary: bool = setting(default=True, help="ask a prompt with a known answer after each start: on or off")
     canary_expect: str = setting(default="", help="the canary's right answer; empty: what the first start said")
     canary_timeout: float = setting(default=120.0, parse=parse_duration, help="longest wait for the canary's answer")
-    canary_interval: float = setting(default=300.0, parse=parse_duration, help="time between two canaries")
+    transfer_check: bool = setting(
+        default=True, help="hand a prompt with a known answer over from each prefill worker in use: on or off"
+    )
+    canary_interval: float = setting(
+        default=300.0, parse=parse_duration, help="time between two canaries, and between two transfer checks"
+    )
     kv_reset: bool = setting(
         default=False, help="empty the engine's prefix cache when block events were lost, so that it is known again"
     )

@@ -98,6 +98,10 @@ class HandoffRun:
 
     def _send_prefill(self, address: str) -> None:
         context = self._context
+        if not context.peers.trusted(address, self._routing.request_id):
+            context.observer.handoff_failed(address, "its blocks arrive damaged")
+            self._run(self._handoff.on(Event.PREFILL_FAILED, now=context.now()))
+            return
         self._timeline.prefill_sent = context.now()
         self._call = PrefillCall(
             upstream=context.upstream,
@@ -119,6 +123,7 @@ class HandoffRun:
             self._timeline.prefill_answered = now
             self._timeline.prefill_worker = call.worker or call.address
             self._timeline.prefill_usage = call.usage
+            self._context.peers.used(call.address, now)
         elif call.event is not Event.PREFILL_REJECTED:
             self._context.observer.handoff_failed(call.address, call.cause)
         self._run(self._handoff.on(call.event, now=now, transfer=call.transfer))

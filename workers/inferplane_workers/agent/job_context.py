@@ -7,6 +7,7 @@ from typing import Protocol
 from inferplane_runtime.http.api import Upstream
 from inferplane_workers.agent.engine_adapter import EngineAdapter
 from inferplane_workers.agent.ledger import Ledger
+from inferplane_workers.agent.peers import Peers
 from inferplane_workers.agent.seams import DataPathSettings, Observer
 from inferplane_workers.agent.transfers import Transfers
 
@@ -30,6 +31,7 @@ class JobContext:
     transfers: Transfers
     observer: Observer
     now: Callable[[], float]
+    peers: Peers = field(default_factory=Peers)
     live: set[LiveJob] = field(default_factory=set[LiveJob])
     busy_since: float = 0.0
     """When the first of the requests in force came."""

@@ -52,6 +52,7 @@ class AgentMetrics:
         self._engine_waiting = make.cells(catalogue.ENGINE_WAITING)
         self._engine_kv_usage = make.cells(catalogue.ENGINE_KV_USAGE)
         self._canary_failures = make.cells(catalogue.CANARY_FAILURES).labels()
+        self._distrusted = make.cells(catalogue.DISTRUSTED_PEERS).labels()
         self._degraded = make.cells(catalogue.TRANSPORT_DEGRADED)
         self._draining = make.cells(catalogue.DRAINING).labels()
 
@@ -120,6 +121,9 @@ class AgentMetrics:
 
     def canary_failed(self) -> None:
         self._canary_failures.inc()
+
+    def distrusted_peers(self, count: int) -> None:
+        self._distrusted.set(count)
 
     def transport(self, transport: Transport) -> None:
         self._degraded.clear()

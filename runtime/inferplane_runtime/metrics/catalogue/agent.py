@@ -64,6 +64,9 @@ ENGINE_KV_USAGE = gauge(
     "agent_engine_kv_usage_ratio", "Share of KV blocks in use as the engine says.", labels=("rank",), unit=Unit.RATIO
 )
 CANARY_FAILURES = counter("agent_canary_failures_total", "Canary prompts that got a wrong answer.")
+DISTRUSTED_PEERS = gauge(
+    "agent_distrusted_prefill_workers", "Prefill workers that are not used because their blocks arrived damaged."
+)
 TRANSPORT_DEGRADED = gauge(
     "agent_transport_degraded", "1 when KV moves over a worse transport than the one asked for.", labels=("transport",)
 )
@@ -95,6 +98,7 @@ ALL: tuple[MetricSpec, ...] = (
     ENGINE_WAITING,
     ENGINE_KV_USAGE,
     CANARY_FAILURES,
+    DISTRUSTED_PEERS,
     TRANSPORT_DEGRADED,
     DRAINING,
 )
