@@ -52,6 +52,9 @@ class CatalogueService(_Value):
     namespace: str = "default"
     name: str
     served_names: tuple[str, ...] = Field(min_length=1)
+    adapters: tuple[str, ...] = Field(
+        default=(), description="Served names of adapters: which workers have one they say themselves."
+    )
     mode: RoutingMode = RoutingMode.AUTO
     policy: str = "kv-aware"
     ttft_s: float = Field(default=2.0, gt=0)

@@ -39,6 +39,10 @@ async def _serve(config: RouterConfig, stop: StopSignal) -> int:
             left = await app.drain()
             if left:
                 _log.warning("connections reset after the drain timeout", connections=left)
+    except* SettingsError as wrong:
+        for each in wrong.exceptions:
+            _log.error("wrong configuration", error=str(each))
+        code = _WRONG_USAGE
     except* OSError as errors:
         for error in errors.exceptions:
             _log.error("cannot run", error=str(error))

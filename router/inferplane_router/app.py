@@ -1,13 +1,13 @@
 """The router process put together: every object is made here and handed to those that need it.
 
-catalogue file -> core <- worker streams;  HTTP and gRPC -> data plane -> core;  HTTP -> upstream pool -> agents
+discovery -> core <- worker streams;  HTTP and gRPC -> data plane -> core;  HTTP -> upstream pool -> agents
 """
 
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -19,7 +19,8 @@ from inferplane_router.config import RouterConfig
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Ask, ModelFacts, ResolvedModel
 from inferplane_router.core_meters import CoreMeters, StreamMeters
-from inferplane_router.discovery.file import CatalogueFile
+from inferplane_router.discovery.api import Discovery
+from inferplane_router.discovery.sources import open_discovery
 from inferplane_router.gateway.data_plane import DataPlane
 from inferplane_router.gateway.forward import ForwardContext
 from inferplane_router.gateway.headers import HeaderWriter, id_source
@@ -92,6 +93,7 @@ class RouterApp:
         self.metrics = HttpServer(scrape, limits=limits)
         self.grpc = GrpcServer(RouterServicer(plane=self.plane, writer=writer, observations=self._observations))
         self._catalogue_failures = instruments.cells(names.CATALOGUE_FAILURES).labels()
+        self._catalogue_ignored = instruments.cells(names.CATALOGUE_IGNORED)
         self._generation = instruments.cells(names.CATALOGUE_GENERATION).labels()
         self._loop_delay = instruments.cells(names.LOOP_DELAY).labels()
         self.grpc_port = 0
@@ -108,20 +110,14 @@ class RouterApp:
     async def running(self) -> AsyncGenerator["RouterApp"]:
         """Listen and follow the catalogue until the context is left."""
         listen = self._config.listen
-        async with asyncio.TaskGroup() as group:
-            catalogue = CatalogueFile(
-                self._config.discovery.file,
-                apply=lambda found: self._apply(found, group),
-                failed=self._catalogue_failures.inc,
-            )
-            catalogue.look()  # before the first request: a router that restarts knows its models at once
+        async with asyncio.TaskGroup() as group, self._discovery(group) as discovery:
             await self.http.start(*split_address(listen.http))
             await self.metrics.start(*split_address(listen.metrics))
             self.grpc_port = await self.grpc.start(listen.grpc)
             if listen.report is not None:
                 self._report(listen.report)
             tasks = [
-                spawn(group, "catalogue", catalogue.watch()),
+                spawn(group, "catalogue", discovery.watch()),
                 spawn(group, "housekeeping", self._keep_house()),
             ]
             _log.info("listening", http=self.http.port, grpc=self.grpc_port, metrics=self.metrics.port)
@@ -130,6 +126,7 @@ class RouterApp:
             finally:
                 for task in tasks:
                     task.cancel()
+                await asyncio.wait(tasks)
                 self.fleet.stop()
                 await self._close()
 
@@ -147,6 +144,19 @@ class RouterApp:
         self.metrics.close()
         await self.grpc.stop(0.5)
         await self.plane.close()
+
+    def _discovery(self, group: asyncio.TaskGroup) -> AbstractAsyncContextManager[Discovery]:
+        return open_discovery(
+            self._config.discovery,
+            apply=lambda found: self._apply(found, group),
+            failed=self._catalogue_failures.inc,
+            ignored=self._note_ignored,
+            rng=self._rng,
+        )
+
+    def _note_ignored(self, counts: Mapping[str, int]) -> None:
+        for reason, count in counts.items():
+            self._catalogue_ignored.labels(reason).set(count)
 
     def _apply(self, catalogue: Catalogue, group: asyncio.TaskGroup) -> None:
         self.core.apply_catalogue(catalogue, self._clock.monotonic())

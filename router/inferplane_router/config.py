@@ -31,8 +31,27 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesDiscovery:
+    """Which cluster is watched; the defaults are those of a Pod in it."""
+
+    namespace: str = setting(help="the only one that is watched; empty: all", default="")
+    kubeconfig: Path | None = None
+    """Default: the Pod's service account, else the file that KUBECONFIG names, else ~/.kube/config."""
+    context: str = setting(help="context of the kubeconfig; empty: its current one", default="")
+
+
+@dataclass(frozen=True, slots=True)
 class Discovery:
-    file: Path = setting(help="the catalogue, replaced atomically and watched")
+    """Where services and workers come from: exactly one of the two."""
+
+    file: Path | None = None
+    """A catalogue, replaced atomically and watched."""
+    kubernetes: KubernetesDiscovery | None = None
+
+    def __post_init__(self) -> None:
+        if (self.file is None) == (self.kubernetes is None):
+            found = "nothing" if self.file is None else "both"
+            raise SettingsError("discovery", f"has {found}: write either file: PATH or kubernetes: {{}}")
 
 
 @dataclass(frozen=True, slots=True)

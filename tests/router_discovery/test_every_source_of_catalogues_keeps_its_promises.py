@@ -3,25 +3,32 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Protocol
 
 import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueService
+from inferplane_router.discovery import kinds
 from inferplane_router.discovery.api import Discovery
+from inferplane_router.discovery.errors import UnreachableError
+from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
 from inferplane_router.discovery.file import CatalogueFile
-from inferplane_router.discovery.testing import FakeDiscovery
+from inferplane_router.discovery.kubernetes import ClusterCatalogue
+from inferplane_router.discovery.kubernetes import Heard as ClusterHeard
+from inferplane_router.discovery.testing import FakeDiscovery, service
 
 
 class Heard:
     """What a router would have been told."""
 
     def __init__(self) -> None:
-        self.generations: list[int] = []
+        self.names: list[str] = []
+        """The served name of each catalogue's service."""
         self.failures = 0
 
     def apply(self, catalogue: Catalogue) -> None:
-        self.generations.append(catalogue.generation)
+        self.names.append(catalogue.services[0].served_names[0])
 
     def failed(self) -> None:
         self.failures += 1
@@ -73,14 +80,40 @@ class PlayedFake:
         self.discovery.spoil()
 
 
-@pytest.fixture(params=[PlayedFile, PlayedFake], ids=["file", "fake"], name="source")
+class PlayedCluster:
+    """A cluster whose API server answers once something was published."""
+
+    def __init__(self, _folder: Path) -> None:
+        self.heard = Heard()
+        self.cluster = FakeCluster()
+        self.api = FakeApi(self.cluster)
+        self.api.open.clear()
+        self.discovery = ClusterCatalogue(
+            self.api,
+            ClusterHeard(self.heard.apply, self.heard.failed, lambda _: None),
+            rng=Random(1),
+            sleep=lambda _: asyncio.sleep(0),
+        )
+
+    def publish(self, catalogue: Catalogue) -> None:
+        for each in catalogue.services:
+            self.cluster.put(service(each.name, *each.served_names, mode="aggregated"))
+        self.api.open.set()
+        self.cluster.stir()
+
+    def spoil(self) -> None:
+        self.api.fail_next(kinds.INFERENCE_SERVICE, UnreachableError("connection refused"))
+        self.api.interrupt()
+
+
+@pytest.fixture(params=[PlayedFile, PlayedFake, PlayedCluster], ids=["file", "fake", "cluster"], name="source")
 def every_source(request: pytest.FixtureRequest, tmp_path: Path) -> Played:
     make: Callable[[Path], Played] = request.param
     return make(tmp_path)
 
 
 def catalogue(generation: int) -> Catalogue:
-    return Catalogue(generation=generation, services=(CatalogueService(name="s", served_names=("m",)),))
+    return Catalogue(generation=generation, services=(CatalogueService(name="s", served_names=(f"m{generation}",)),))
 
 
 def play(source: Played, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -94,7 +127,7 @@ def play(source: Played, scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 async def turns() -> None:
-    for _ in range(10):
+    for _ in range(100):
         await asyncio.sleep(0)
 
 
@@ -106,7 +139,7 @@ def test_each_catalogue_is_applied_once_and_in_order(source: Played) -> None:
 
     play(source, scenario)
 
-    assert source.heard.generations == [1, 2, 3]
+    assert source.heard.names == ["m1", "m2", "m3"]
     assert source.heard.failures == 0
 
 
@@ -119,7 +152,7 @@ def test_what_cannot_be_read_is_reported_and_changes_nothing(source: Played) -> 
 
     play(source, scenario)
 
-    assert source.heard.generations == [1]
+    assert source.heard.names == ["m1"]
     assert source.heard.failures == 1
 
 
@@ -132,7 +165,7 @@ def test_a_good_catalogue_after_a_bad_one_is_applied(source: Played) -> None:
 
     play(source, scenario)
 
-    assert source.heard.generations == [2]
+    assert source.heard.names == ["m2"]
     assert source.heard.failures == 1
 
 
@@ -146,10 +179,10 @@ def test_a_file_that_is_not_there_yet_is_no_failure_and_one_that_goes_is(tmp_pat
         await turns()
         source.path.unlink()
         await turns()
-        assert (source.heard.generations, source.heard.failures) == ([1], 1)
+        assert (source.heard.names, source.heard.failures) == (["m1"], 1)
         source.publish(catalogue(2))
         await turns()
 
     play(source, scenario)
 
-    assert source.heard.generations == [1, 2]
+    assert source.heard.names == ["m1", "m2"]

@@ -12,7 +12,7 @@ Trade-off.  Templates are dictionaries, not typed objects: they are merged with 
 Invariant.  Equal inputs give equal outputs; `revision` depends on what a worker is made of and on nothing else.
 """
 
-from inferplane_operator.render.catalogue_entries import catalogue_routes, catalogue_service
+from inferplane_api.catalogue_entries import catalogue_routes, catalogue_service
 from inferplane_operator.render.errors import RenderError
 from inferplane_operator.render.expansion import container_command, container_environment, expand
 from inferplane_operator.render.options import RenderOptions, local_options

@@ -7,15 +7,17 @@ own and expands with `expansion.expand`, by the same rules.
 
 from typing import Final
 
-AGENT_CONTAINER: Final = "agent"
-ENGINE_CONTAINER: Final = "engine"
+from inferplane_api import workload
 
-LABEL_SERVICE: Final = "inferplane.dev/service"
-LABEL_POOL: Final = "inferplane.dev/pool"
-LABEL_ROLE: Final = "inferplane.dev/role"
-LABEL_REVISION: Final = "inferplane.dev/revision"
-LABEL_COMPONENT: Final = "inferplane.dev/component"
-OUR_PREFIX: Final = "inferplane.dev/"
+AGENT_CONTAINER: Final = workload.AGENT_CONTAINER
+ENGINE_CONTAINER: Final = workload.ENGINE_CONTAINER
+
+LABEL_SERVICE: Final = workload.LABEL_SERVICE
+LABEL_POOL: Final = workload.LABEL_POOL
+LABEL_ROLE: Final = workload.LABEL_ROLE
+LABEL_REVISION: Final = workload.LABEL_REVISION
+LABEL_COMPONENT: Final = workload.LABEL_COMPONENT
+OUR_PREFIX: Final = workload.OUR_PREFIX
 
 WORKER_ID: Final = "INFERPLANE_POD_NAME"
 """Name of the worker: the Pod's name."""
@@ -53,9 +55,9 @@ RUNNER_VARIABLES: Final = (
 )
 """Variables whose values a runner of templates may replace; anything else in `env` it takes as it is."""
 
-DEFAULT_HTTP_PORT: Final = 8100
-DEFAULT_STREAM_PORT: Final = 8101
-DEFAULT_METRICS_PORT: Final = 9090
+DEFAULT_HTTP_PORT: Final = workload.DEFAULT_HTTP_PORT
+DEFAULT_STREAM_PORT: Final = workload.DEFAULT_STREAM_PORT
+DEFAULT_METRICS_PORT: Final = workload.DEFAULT_METRICS_PORT
 DEFAULT_ENGINE_PORT: Final = 8200
 DEFAULT_SIDE_CHANNEL_PORT: Final = 5600
 DEFAULT_BOOTSTRAP_PORT: Final = 8998

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from inferplane_api.catalogue import WorkerRole
+from inferplane_api.catalogue_entries import catalogue_routes, catalogue_service
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
-from inferplane_operator.render.catalogue_entries import catalogue_routes, catalogue_service
 from inferplane_operator.render.options import RenderOptions
 from inferplane_operator.render.pool import PoolInput, render_pool
 from inferplane_operator.render.revision import revision_of

@@ -78,6 +78,12 @@ CATALOGUE_GENERATION = gauge("router_catalogue_generation", "Generation of the c
 CATALOGUE_FAILURES = counter(
     "router_catalogue_failures_total", "Catalogues that could not be read; the last good one stays in use."
 )
+CATALOGUE_IGNORED = gauge(
+    "router_catalogue_ignored",
+    "What was found in the cluster and left out of the catalogue, by reason: Pods with our labels that no pool owns, "
+    "resources that cannot be carried out, names that somebody else holds.",
+    labels=("reason",),
+)
 LOOP_DELAY = gauge("router_event_loop_delay_seconds", "How late the event loop ran its last timer.", unit=Unit.SECONDS)
 
 ALL: tuple[MetricSpec, ...] = (
@@ -107,5 +113,6 @@ ALL: tuple[MetricSpec, ...] = (
     STREAM_LAG,
     CATALOGUE_GENERATION,
     CATALOGUE_FAILURES,
+    CATALOGUE_IGNORED,
     LOOP_DELAY,
 )

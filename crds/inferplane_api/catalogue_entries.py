@@ -1,11 +1,15 @@
-"""What a router is told about a service and about routes; workers come from discovery."""
+"""What a router is told about a service and about routes; workers come from discovery.
+
+Used by whoever writes a catalogue: the local runner, and routers that watch a cluster.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 from inferplane_api.catalogue import CatalogueRoute, CatalogueService, RoutingMode
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
 
-_PERCENT = 100
+_PERCENT: Final = 100
 
 
 def catalogue_service(service: InferenceService, adapters: Sequence[LoRAAdapter] = ()) -> CatalogueService:
