@@ -14,11 +14,11 @@ _PERCENT: Final = 100
 
 def catalogue_service(service: InferenceService, adapters: Sequence[LoRAAdapter] = ()) -> CatalogueService:
     spec = service.spec
-    adapter_names = tuple(sorted(adapter.served_name for adapter in adapters))
     return CatalogueService(
         namespace=service.metadata.namespace,
         name=service.metadata.name,
-        served_names=spec.model.all_served_names + adapter_names,
+        served_names=spec.model.all_served_names,
+        adapters=tuple(sorted({adapter.served_name for adapter in adapters} - set(spec.model.all_served_names))),
         mode=RoutingMode.AGGREGATED if spec.prefill is None else spec.mode,
         policy=spec.routing.policy.value,
         ttft_s=spec.slo.ttft_s,

@@ -9,7 +9,7 @@ import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_engine.launch import (
-    AdapterModule,
+    AdapterRoom,
     Addresses,
     EngineRole,
     LaunchSpec,
@@ -37,7 +37,7 @@ SPEC = LaunchSpec(
     trust_remote_code=True,
     shutdown_timeout_s=30.0,
     addresses=Addresses(events=EVENTS, replay="ipc:///run/inproc-r"),
-    adapters=(AdapterModule("a", "/a", 8), AdapterModule("b", "/b", 16)),
+    adapters=AdapterRoom(4, 16),
 )
 SPECS = (
     SPEC,
@@ -52,13 +52,13 @@ from vllm.distributed.kv_events import ZmqEventPublisher
 FIELDS = ["model", "host", "port", "served_model_name", "block_size", "dtype", "max_model_len", "kv_cache_memory_bytes",
           "enable_prefix_caching", "enable_prompt_tokens_details", "tensor_parallel_size", "pipeline_parallel_size",
           "data_parallel_size", "enable_expert_parallel", "shutdown_timeout", "enforce_eager", "revision",
-          "distributed_executor_backend", "max_lora_rank", "max_num_seqs", "max_num_batched_tokens"]
+          "distributed_executor_backend", "enable_lora", "max_loras", "max_cpu_loras", "max_lora_rank", "max_num_seqs",
+          "max_num_batched_tokens"]
 results = []
 for args in json.loads(sys.argv[1]):
     parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(args)
     validate_parsed_serve_args(parsed)
     results.append({name: getattr(parsed, name) for name in FIELDS} | {
-        "lora": [module.name for module in parsed.lora_modules],
         "events": parsed.kv_events_config.endpoint,
         "replay": parsed.kv_events_config.replay_endpoint,
         "transfer": parsed.kv_transfer_config and [parsed.kv_transfer_config.kv_role,
@@ -105,10 +105,12 @@ def test_every_flag_arrives(parsed: list[dict[str, object]]) -> None:
         "enforce_eager": True,
         "revision": "main",
         "distributed_executor_backend": "uni",
+        "enable_lora": True,
+        "max_loras": 4,
+        "max_cpu_loras": 5,
         "max_lora_rank": 16,
         "max_num_seqs": 8,
         "max_num_batched_tokens": 4096,
-        "lora": ["a", "b"],
         "transfer": ["kv_producer", "recompute"],
     }
     assert expected == {name: prefill[name] for name in expected}

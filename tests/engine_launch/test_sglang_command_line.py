@@ -7,7 +7,7 @@ import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_engine.capabilities import Capability, capabilities_of
-from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, LaunchError, LaunchSpec, launch
 from inferplane_engine.verification import Degree, Unverified, Use, unverified
 
 SPEC = LaunchSpec(
@@ -116,16 +116,14 @@ def test_cached_tokens_are_reported_and_the_cache_can_be_off() -> None:
     assert "--disable-radix-cache" in launch(replace(SPEC, prefix_caching=False)).args
 
 
-def test_adapters_are_there_from_the_start() -> None:
-    args = launch(replace(AGGREGATED, adapters=(AdapterModule("a", "/a", 8), AdapterModule("b", "/b", 32)))).args
+def test_there_is_room_for_adapters_and_one_more() -> None:
+    args = launch(replace(AGGREGATED, adapters=AdapterRoom(2, 32))).args
 
     assert after(args, "--max-lora-rank") == "32"
     assert after(args, "--max-loras-per-batch") == "3"
-    first = args.index("--lora-paths") + 1
-    assert [json.loads(text) for text in args[first : first + 2]] == [
-        {"lora_name": "a", "lora_path": "/a"},
-        {"lora_name": "b", "lora_path": "/b"},
-    ]
+    assert after(args, "--max-loaded-loras") == "3"
+    assert after(args, "--lora-target-modules") == "all"
+    assert "--enable-lora" not in launch(AGGREGATED).args
 
 
 def test_weights_on_disk_ask_no_hub() -> None:

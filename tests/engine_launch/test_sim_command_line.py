@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from inferplane_api.v1alpha1.engine import EngineType, SimFault, SimFaultKind, SimOptions
-from inferplane_engine.launch import AdapterModule, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, LaunchError, LaunchSpec, launch
 from inferplane_engine.sim.faults import FaultKind
-from inferplane_workers.sim.options import parse_options
+from inferplane_workers.sim.options import LoraOptions, parse_options
 
 SPEC = LaunchSpec(
     engine=EngineType.SIM,
@@ -30,7 +30,7 @@ SPEC = LaunchSpec(
         events="ipc:///run/inproc-e",
         replay="ipc:///run/inproc-r",
     ),
-    adapters=(AdapterModule("a", "/a", 8),),
+    adapters=AdapterRoom(4, 32),
     sim=SimOptions(
         profile="h100-8b",
         speed=10.0,
@@ -55,7 +55,7 @@ def test_the_engine_understands_every_flag_it_is_given() -> None:
     assert (options.ranks, options.speed, options.seed) == (2, 10.0, 7)
     assert options.prompt_tokens_details
     assert options.shutdown_timeout_s == 30.0
-    assert [adapter.name for adapter in options.adapters] == ["a"]
+    assert options.lora == LoraOptions(enabled=True, runtime=True, max_rank=32)
     assert options.events is not None
     assert options.events.endpoint == "ipc:///run/inproc-e"
     assert options.events.replay_endpoint == "ipc:///run/inproc-r"

@@ -7,7 +7,7 @@ import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_engine.launch import (
-    AdapterModule,
+    AdapterRoom,
     Addresses,
     EngineRole,
     LaunchError,
@@ -110,18 +110,16 @@ def test_the_model_is_named_as_the_program_wants_it(program: tuple[str, ...], be
     assert begin == argv[: len(begin)]
 
 
-def test_adapters_are_there_from_the_start() -> None:
-    spec = replace(SPEC, adapters=(AdapterModule("a", "/a", 8), AdapterModule("b/c", "/b", 32)))
+def test_there_is_room_for_adapters_and_one_more() -> None:
+    started = launch(replace(SPEC, adapters=AdapterRoom(2, 32)))
 
-    args = launch(spec).args
-
-    assert after(args, "--max-lora-rank") == "32"
-    assert after(args, "--max-loras") == "2"
-    first = args.index("--lora-modules") + 1
-    assert [json.loads(text) for text in args[first : first + 2]] == [
-        {"name": "a", "path": "/a"},
-        {"name": "b/c", "path": "/b"},
-    ]
+    assert after(started.args, "--max-lora-rank") == "32"
+    assert after(started.args, "--max-loras") == "2"
+    assert after(started.args, "--max-cpu-loras") == "3"
+    assert dict(started.env)["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
+    without = launch(SPEC)
+    assert "--enable-lora" not in without.args
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in dict(without.env)
 
 
 def test_user_arguments_come_last_and_user_variables_win() -> None:

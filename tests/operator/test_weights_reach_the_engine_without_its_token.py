@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1 import InferenceService
 from inferplane_api.v1alpha1.manifests import parse_resource
 from inferplane_operator.render import RenderedPool, RenderOptions, local_options, render_service
 
@@ -153,15 +153,3 @@ def test_weights_that_guess_are_downloaded_as_well() -> None:
     config = json.loads(after(found["engine"]["args"], "--speculative-config"))
     assert config["model"] == f"$(INFERPLANE_MODEL_CACHE)/hub/models--org--e/snapshots/{COMMIT[::-1]}"
     assert after(found["fetch-draft"]["args"], "--repository") == "org/e"
-
-
-def test_each_adapter_of_a_hub_is_downloaded_with_its_own_secret() -> None:
-    adapters = [
-        resource("LoRAAdapter", name, {"service": "demo", "source": {"hf": f"org/{name}"}, "secretRef": f"s-{name}"})
-        for name in ("a", "b")
-    ]
-    assert all(isinstance(adapter, LoRAAdapter) for adapter in adapters)
-    found = containers(render_service(service(), adapters=adapters, model_revision=COMMIT).pools[0])
-
-    secrets = {name: variables(found[f"fetch-adapter-{at}"])["HF_TOKEN"] for at, name in enumerate("ab")}
-    assert secrets == {name: {"secretKeyRef": {"name": f"s-{name}", "key": "token"}} for name in "ab"}

@@ -270,16 +270,14 @@ def test_ranks_have_a_side_channel_port_each() -> None:
     assert pool.data_parallel == 3
 
 
-def test_adapters_are_served_by_their_own_service_alone() -> None:
+def test_adapters_are_offered_by_their_own_service_alone() -> None:
     mine = adapter("a", {"path": "/adapters/a"}, servedName="team/a", rank=8)
     hub = adapter("b", {"hf": "org/b"}, secretRef="hub")
     other = adapter("c", {"path": "/adapters/c"}, service="other")
     rendered = render_service(vllm(), adapters=[hub, mine, other])
 
-    found = engine(rendered.pools[0])
-    modules = found["args"][found["args"].index("--lora-modules") + 1 :][:2]
-    assert modules == ['{"name":"b","path":"org/b"}', '{"name":"team/a","path":"/adapters/a"}']
-    assert rendered.catalogue_service.served_names == ("m", "b", "team/a")
+    assert rendered.catalogue_service.served_names == ("m",)
+    assert rendered.catalogue_service.adapters == ("b", "team/a")
 
 
 def test_a_launch_error_names_the_field_of_the_resource() -> None:

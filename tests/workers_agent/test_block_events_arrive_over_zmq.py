@@ -8,11 +8,11 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from inferplane_engine.identity import KeySpace
+from inferplane_engine.identity import Adapter, KeySpace
 from inferplane_engine.kv_events import BlockStored, EventBatch, PlaneChange, encode_batch
 from inferplane_workers.agent.errors import ConfigError
 from inferplane_workers.agent.kv_listener import END, KvListener, endpoint_of_rank
-from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks
+from inferplane_workers.agent.rank_blocks import RankBlocks
 from inferplane_workers.testing import until
 
 
@@ -70,7 +70,7 @@ Scenario = Callable[[Publisher, RankBlocks, KvListener], Coroutine[Any, Any, Non
 
 async def listen(folder: Path, scenario: Scenario) -> None:
     publisher = Publisher(folder)
-    blocks = RankBlocks(0, KeySpace("m", "r", 2), adapters=AdapterRevisions(), listener=Silent())
+    blocks = RankBlocks(0, KeySpace("m", "r", 2), adapters=Adapter, listener=Silent())
     listener = KvListener(
         blocks, events=publisher.events, replay=publisher.replay, progress=lambda: None, silence_s=0.05
     )

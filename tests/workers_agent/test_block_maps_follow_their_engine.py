@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from inferplane_engine.identity import KeySpace
+from inferplane_engine.identity import Adapter, KeySpace
 from inferplane_engine.kv_events import (
     AllBlocksCleared,
     BlockRemoved,
@@ -19,7 +19,7 @@ from inferplane_engine.kv_events import (
     encode_batch,
 )
 from inferplane_workers.agent.block_state import BlockState
-from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks
+from inferplane_workers.agent.rank_blocks import RankBlocks
 
 SPACE = KeySpace("m", "r", 2)
 
@@ -78,7 +78,7 @@ def removed(name: int) -> BlockRemoved:
 
 
 def rank(heard: Heard) -> RankBlocks:
-    blocks = RankBlocks(0, SPACE, adapters=AdapterRevisions(), listener=heard)
+    blocks = RankBlocks(0, SPACE, adapters=Adapter, listener=heard)
     blocks.begin()
     blocks.replay_ended()
     return blocks
@@ -173,7 +173,7 @@ def test_an_agent_that_restarts_goes_on_where_it_stopped(tmp_path: Path) -> None
     later = engine.batch(removed(5))
 
     heard_again = Heard()
-    second = RankBlocks(0, SPACE, adapters=AdapterRevisions(), listener=heard_again)
+    second = RankBlocks(0, SPACE, adapters=Adapter, listener=heard_again)
     saved = state.read("start-1")
     restored = second.restore(saved[0])
     wanted = second.begin()
@@ -253,6 +253,6 @@ def test_a_map_too_large_for_its_folder_is_not_saved(tmp_path: Path) -> None:
 
 def test_a_file_of_another_block_size_is_not_taken() -> None:
     saved = rank(Heard()).save("s")
-    other = RankBlocks(0, KeySpace("m", "r", 4), adapters=AdapterRevisions(), listener=Heard())
+    other = RankBlocks(0, KeySpace("m", "r", 4), adapters=Adapter, listener=Heard())
 
     assert not other.restore(saved)

@@ -93,7 +93,11 @@ def agent_config(folder: Path, role: Role, name: str, engine_port: int) -> Agent
 @asynccontextmanager
 async def engine(folder: Path, role: Role, name: str, *, flags: Sequence[str] = ()) -> AsyncGenerator[SimServer]:
     """Run a simulated engine alone."""
-    environment = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": "0"}
+    environment = {
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": "0",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+    }
     async with running(parse_options([*sim_flags(folder, role, name), *flags], environment)) as server:
         yield server
 

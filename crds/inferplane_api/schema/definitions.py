@@ -91,6 +91,7 @@ NAMES: Final[Mapping[str, Names]] = MappingProxyType(
                 Column("Service", ".spec.service", "InferenceService that offers it."),
                 Column("Rank", ".spec.rank", "Rank of its matrices.", "integer"),
                 Column("Loaded", ".status.loadedOn", "Workers that have it loaded.", "integer"),
+                Column("Wanted", ".status.wantedOn", "Workers that shall have it.", "integer"),
                 _READY,
                 _AGE,
             ),

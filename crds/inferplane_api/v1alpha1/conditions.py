@@ -34,12 +34,20 @@ class Reason(StrEnum):
 
     # Ready
     ALL_WORKERS_READY = "AllWorkersReady"
+    SERVING = "Serving"
+    """Serves, though not all workers are ready."""
     WORKERS_STARTING = "WorkersStarting"
     NO_READY_WORKERS = "NoReadyWorkers"
     OLD_REVISION_SERVES = "OldRevisionServes"
     SERVED_NAME_CONFLICT = "ServedNameConflict"
     INVALID_SPEC = "InvalidSpec"
     MODEL_NOT_FOUND = "ModelNotFound"
+    # Ready, of an adapter
+    ADAPTER_LOADED = "AdapterLoaded"
+    ADAPTER_LOADING = "AdapterLoading"
+    ADAPTER_FAILED = "AdapterFailed"
+    ADAPTERS_FULL = "AdaptersFull"
+    SERVICE_NOT_FOUND = "ServiceNotFound"
     # SLOMet
     WITHIN_OBJECTIVE = "WithinObjective"
     TTFT_EXCEEDED = "TTFTExceeded"
@@ -52,6 +60,9 @@ class Reason(StrEnum):
     ROLLED_OUT = "RolledOut"
     PAUSED = "Paused"
     ROLLED_BACK = "RolledBack"
+    FROZEN = "Frozen"
+    """A change is there and waits for the freeze to end."""
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
     # Degraded
     AS_SPECIFIED = "AsSpecified"
     WORKERS_FAILED = "WorkersFailed"
@@ -60,6 +71,21 @@ class Reason(StrEnum):
     SLOW_TRANSPORT = "SlowTransport"
     BUDGET_EXHAUSTED = "BudgetExhausted"
     KV_STORE_UNAVAILABLE = "KVStoreUnavailable"
+    NODES_FAILING = "NodesFailing"
+    # Ready or Degraded: why a worker is not there
+    NO_ROOM = "NoRoom"
+    """No node has what the worker asks for."""
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    WORKER_REFUSED = "WorkerRefused"
+    """The API server takes no Pod of this kind, for another reason than a quota."""
+    VOLUME_UNBOUND = "VolumeUnbound"
+    IMAGE_UNAVAILABLE = "ImageUnavailable"
+    CONFIGURATION_MISSING = "ConfigurationMissing"
+    """A Secret or ConfigMap that the worker needs is not there."""
+    CRASH_LOOP = "CrashLoop"
+    WORKER_EVICTED = "WorkerEvicted"
+    ENGINE_LOADING = "EngineLoading"
     # KVRoutingHealthy
     PREDICTIONS_MATCH = "PredictionsMatch"
     EVENTS_OFF = "EventsOff"
@@ -75,6 +101,10 @@ class Reason(StrEnum):
     VERIFIED = "Verified"
     CONTRACT_ONLY = "ContractOnly"
     NEVER_RUN = "NeverRun"
+    # Ready, of a route
+    ACCEPTED = "Accepted"
+    UNKNOWN_TARGET = "UnknownTarget"
+    ALIAS_TAKEN = "AliasTaken"
     # any
     PENDING = "Pending"
 

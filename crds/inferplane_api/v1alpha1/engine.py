@@ -6,6 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from inferplane_api.v1alpha1.lora import LoraOptions
 from inferplane_api.v1alpha1.speculation import Speculation
 from inferplane_api.v1alpha1.units import ByteCount, Duration
 from inferplane_api.v1alpha1.wire import FORM, INT32_MAX, Finding, WireModel, counted_in, invalid
@@ -150,6 +151,9 @@ class EngineSpec(WireModel):
     )
     shm_size_bytes: ByteCount = Field(
         default=2 * 1024**3, description="Size of /dev/shm, which the processes of one engine share."
+    )
+    lora: LoraOptions | None = Field(
+        default=None, description="Room for LoRA adapters; default: there is some as soon as an adapter exists."
     )
     sim: SimOptions | None = Field(default=None, description="Options of the simulated engine.")
 

@@ -1,23 +1,16 @@
 """LoRAAdapter: a fine-tuned adapter that a service offers under a name of its own."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from inferplane_api.v1alpha1.conditions import Conditions
+from inferplane_api.v1alpha1.lora import AdapterRank
 from inferplane_api.v1alpha1.metadata import API_VERSION, DnsLabel, DnsSubdomain, ObjectMeta
 from inferplane_api.v1alpha1.model import ServedName
 from inferplane_api.v1alpha1.source import ModelSource
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):  # which Python takes for 0 or 1
-        raise invalid(Finding("", f"{value} is not a rank", "write a number"))
-    return value
-
-
-AdapterRank = Annotated[Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], BeforeValidator(_number)]
+from inferplane_api.v1alpha1.wire import WireModel, keyed_by
 
 
 class LoRAAdapterSpec(WireModel):
@@ -26,10 +19,32 @@ class LoRAAdapterSpec(WireModel):
         default=None, description="Name under which clients ask for it; default: the object's name."
     )
     source: ModelSource = Field(description="Where its weights come from.")
-    revision: str = Field(default="", max_length=256, description="Branch, tag or commit of a Hugging Face source.")
+    revision: str = Field(
+        default="",
+        max_length=256,
+        description="Branch, tag or commit of a Hugging Face source; a word of yours for others, whose weights are "
+        "loaded anew when it changes.",
+    )
     secret_ref: DnsSubdomain | None = Field(default=None, description="Secret whose key `token` opens the source.")
     rank: AdapterRank = Field(default=16, description="Rank of its matrices; engines reserve memory for the largest.")
     pinned: bool = Field(default=False, description="Never unload it to make room for another.")
+
+
+class AdapterState(StrEnum):
+    LOADED = "Loaded"
+    LOADING = "Loading"
+    FAILED = "Failed"
+    UNREACHABLE = "Unreachable"
+    """The worker's agent does not answer."""
+    NO_ROOM = "NoRoom"
+    """The worker was started for fewer, for a smaller rank, or without the volume of its weights."""
+
+
+class AdapterOnWorker(WireModel):
+    name: str = Field(max_length=253, description="The worker: its Pod.")
+    state: AdapterState = Field(description="Whether it has the adapter.")
+    revision: str = Field(default="", max_length=256, description="Revision that its requests get; empty: none.")
+    message: str = Field(default="", max_length=1024, description="What is in the way, in the engine's own words.")
 
 
 class LoRAAdapterStatus(WireModel):
@@ -37,6 +52,10 @@ class LoRAAdapterStatus(WireModel):
     conditions: Conditions = Field(default=(), description="One per type.")
     revision: str = Field(default="", description="Commit that the revision resolved to.")
     loaded_on: int = Field(default=0, ge=0, description="Workers that have it loaded.")
+    wanted_on: int = Field(default=0, ge=0, description="Workers that shall have it: the ready ones of its service.")
+    workers: Annotated[tuple[AdapterOnWorker, ...], Field(max_length=64, json_schema_extra=keyed_by("name"))] = Field(
+        default=(), description="One entry a worker, those in trouble first; the first 64."
+    )
 
 
 class LoRAAdapter(WireModel):

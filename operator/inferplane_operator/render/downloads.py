@@ -12,9 +12,9 @@ from inferplane_operator.render.values import Manifest
 from inferplane_operator.render.weights import CACHE_VOLUME, HUB_FOLDER, Download, HubAccess
 
 PREFIX: Final = "fetch-"
-_CA_VOLUME: Final = "hub-ca"
-_CA_MOUNT: Final = "/etc/inferplane/hub-ca"
-_CA_FILE: Final = "ca.crt"
+CA_VOLUME: Final = "hub-ca"
+CA_MOUNT: Final = "/etc/inferplane/hub-ca"
+CA_FILE: Final = "ca.crt"
 
 
 def download_container(
@@ -27,8 +27,8 @@ def download_container(
         args += ["--endpoint", hub.endpoint]
     mounts = [{"name": CACHE_VOLUME, "mountPath": names.DEFAULT_MODEL_CACHE}]
     if hub.ca_bundle is not None:
-        args += ["--ca-bundle", f"{_CA_MOUNT}/{_CA_FILE}"]
-        mounts.append({"name": _CA_VOLUME, "mountPath": _CA_MOUNT})
+        args += ["--ca-bundle", f"{CA_MOUNT}/{CA_FILE}"]
+        mounts.append({"name": CA_VOLUME, "mountPath": CA_MOUNT})
     return {
         "name": f"{PREFIX}{download.name}",
         "image": image,
@@ -48,10 +48,10 @@ def ca_volumes(hub: HubAccess) -> list[Manifest]:
     bundle = hub.ca_bundle
     if bundle is None:
         return []
-    items = [{"key": bundle.key, "path": _CA_FILE}]
+    items = [{"key": bundle.key, "path": CA_FILE}]
     if bundle.config_map_name is not None:
-        return [{"name": _CA_VOLUME, "configMap": {"name": bundle.config_map_name, "items": items}}]
-    return [{"name": _CA_VOLUME, "secret": {"secretName": bundle.secret_name, "items": items}}]
+        return [{"name": CA_VOLUME, "configMap": {"name": bundle.config_map_name, "items": items}}]
+    return [{"name": CA_VOLUME, "secret": {"secretName": bundle.secret_name, "items": items}}]
 
 
 def _environment(download: Download) -> list[Manifest]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferplane_api.catalogue import WorkerRole
-from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1 import InferenceService
 from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_api.v1alpha1.units import format_bytes
 from inferplane_engine.launch import (
-    AdapterModule,
+    AdapterRoom,
     Addresses,
     EngineRole,
     Group,
@@ -22,7 +22,9 @@ from inferplane_engine.launch import (
 )
 from inferplane_engine.launch.prompt_flags import prompt_flags
 from inferplane_engine.launch.sim import has_profile
-from inferplane_operator.render import names
+from inferplane_operator.render import adapter_need, names
+from inferplane_operator.render.adapter_need import AdapterNeed
+from inferplane_operator.render.adapter_pods import with_control, with_places
 from inferplane_operator.render.containers import (
     RUN_VOLUME,
     SHM_VOLUME,
@@ -47,7 +49,6 @@ from inferplane_operator.render.names import ref
 from inferplane_operator.render.options import RenderOptions
 from inferplane_operator.render.values import Manifest, RenderedPool
 from inferplane_operator.render.weights import (
-    ADAPTER_MOUNT,
     DRAFT_MOUNT,
     HubAccess,
     Weights,
@@ -74,7 +75,8 @@ class PoolInput:
     role: WorkerRole
     transfers: bool
     """Whether the service has pools that hand KV blocks to each other."""
-    adapters: Sequence[LoRAAdapter]
+    adapters: AdapterNeed | None
+    """Room for adapters; None: there are none."""
     model_revision: str
     revision: str
     options: RenderOptions
@@ -136,8 +138,8 @@ def _merged(ours: Manifest, given: PoolInput) -> Manifest:
 
 def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
     spec = given.service.spec
-    weights, adapters, draft = _model_weights(given), _adapter_weights(given), _draft_weights(given)
-    everything = together((weights, *adapters, *draft))
+    weights, draft = _model_weights(given), _draft_weights(given)
+    everything = with_places(together((weights, *draft)), given.adapters, given.hub)
     agent = agent_container(
         image=given.options.agent_image,
         program=given.options.agent_program,
@@ -146,8 +148,8 @@ def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
         engine=spec.engine.type,
     )
     body: Manifest = {
-        "initContainers": [agent, *_downloads(given, everything)],
-        "containers": [_engine(given, hardware, everything, adapters=adapters, draft=draft)],
+        "initContainers": [with_control(agent, given.adapters, given.hub), *_downloads(given, everything)],
+        "containers": [_engine(given, hardware, everything, draft=draft)],
         "volumes": _volumes(given, everything),
         "securityContext": pod_security(),
         "terminationGracePeriodSeconds": math.ceil(spec.drain_timeout_s) + _GRACE_MARGIN_S,
@@ -159,7 +161,7 @@ def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
         body["resourceClaims"] = claims
     if everything.pull_secrets:
         body["imagePullSecrets"] = list(everything.pull_secrets)
-    return {"metadata": {"labels": _labels(given), "annotations": _annotations(hardware)}, "spec": body}
+    return {"metadata": {"labels": _labels(given), "annotations": _annotations(given, hardware)}, "spec": body}
 
 
 def _downloads(given: PoolInput, weights: Weights) -> list[Manifest]:
@@ -172,12 +174,10 @@ def _downloads(given: PoolInput, weights: Weights) -> list[Manifest]:
     ]
 
 
-def _engine(
-    given: PoolInput, hardware: Hardware, weights: Weights, *, adapters: Sequence[Weights], draft: Sequence[Weights]
-) -> Manifest:
+def _engine(given: PoolInput, hardware: Hardware, weights: Weights, *, draft: Sequence[Weights]) -> Manifest:
     spec = given.service.spec
     try:
-        command = launch(_launch_spec(given, hardware, weights, adapters=adapters, draft=draft))
+        command = launch(_launch_spec(given, hardware, weights, draft=draft))
     except LaunchError as error:
         raise RenderError(_field_of(error, given), error.message, error.fix) from error
     return engine_container(
@@ -216,9 +216,7 @@ def _field_of(error: LaunchError, given: PoolInput) -> str:
     return f"spec.{given.role}.{error.field}" if in_pool else f"spec.{error.field}"
 
 
-def _launch_spec(
-    given: PoolInput, hardware: Hardware, weights: Weights, *, adapters: Sequence[Weights], draft: Sequence[Weights]
-) -> LaunchSpec:
+def _launch_spec(given: PoolInput, hardware: Hardware, weights: Weights, *, draft: Sequence[Weights]) -> LaunchSpec:
     spec, pool = given.service.spec, given.template
     engine, own, shape = spec.engine, pool.engine, pool.parallelism
     role = EngineRole(given.role.value) if given.transfers else EngineRole.AGGREGATED
@@ -246,10 +244,7 @@ def _launch_spec(
         group=Group(hardware.nodes, ref(LEADER_ADDRESS)),
         guesses=_guesses(given, draft),
         addresses=_addresses(),
-        adapters=tuple(
-            AdapterModule(adapter.served_name, located.path, adapter.spec.rank)
-            for adapter, located in zip(given.adapters, adapters, strict=True)
-        ),
+        adapters=AdapterRoom(given.adapters.max_adapters, given.adapters.max_rank) if given.adapters else None,
         shutdown_timeout_s=_CPU_EXIT_S if engine.device is Device.CPU else _EXIT_S,
         offline=weights.offline,
         sim=_sim_options(engine.sim, pool) if engine.type is EngineType.SIM else None,
@@ -345,27 +340,18 @@ def _draft_weights(given: PoolInput) -> tuple[Weights, ...]:
     )
 
 
-def _adapter_weights(given: PoolInput) -> tuple[Weights, ...]:
-    return tuple(
-        source_weights(
-            adapter.spec.source,
-            volume=f"adapter-{index}",
-            mount=f"{ADAPTER_MOUNT}/{index}",
-            secret=adapter.spec.secret_ref,
-            hub=given.hub,
-        )
-        for index, adapter in enumerate(given.adapters)
-    )
-
-
 def _volumes(given: PoolInput, weights: Weights) -> list[Manifest]:
     size = format_bytes(given.service.spec.engine.shm_size_bytes)
     return [
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
         {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *weights.volumes,
-        *(ca_volumes(given.hub) if weights.downloads else ()),
+        *(ca_volumes(given.hub) if weights.downloads or _adapters_from_hub(given) else ()),
     ]
+
+
+def _adapters_from_hub(given: PoolInput) -> bool:
+    return given.adapters is not None and given.adapters.from_hub
 
 
 def _labels(given: PoolInput) -> dict[str, str]:
@@ -382,6 +368,7 @@ def _labels(given: PoolInput) -> dict[str, str]:
     }
 
 
-def _annotations(hardware: Hardware) -> dict[str, str]:
+def _annotations(given: PoolInput, hardware: Hardware) -> dict[str, str]:
     spread = {NODES_ANNOTATION: str(hardware.nodes)} if hardware.nodes > 1 else {}
-    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER, **spread}
+    room = {adapter_need.ANNOTATION: given.adapters.annotation} if given.adapters else {}
+    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER, **spread, **room}

@@ -9,30 +9,31 @@ the pools change together.
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any, Final
 
-from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1 import InferenceService
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
+from inferplane_operator.render.adapter_need import AdapterNeed
 
 _LENGTH: Final = 10
 _SIZES: Final = {"replicas", "min_replicas", "max_replicas"}
 
 
-def revision_of(service: InferenceService, adapters: Sequence[LoRAAdapter], *, model_revision: str) -> str:
-    """Return the revision; `model_revision` is the resolved commit, "" where there is none."""
+def revision_of(service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str) -> str:
+    """Return the revision; `model_revision` is the resolved commit, "" where there is none.
+
+    Of adapters only the need counts: engines load and unload them while they run.
+    """
     spec = service.spec
     made_of: dict[str, Any] = {
         "model": _wire(spec.model),
         "modelRevision": model_revision,
-        "engine": _wire(spec.engine),
+        "engine": _wire(spec.engine, exclude={"lora"}),  # it is in the need
         "drainTimeout": spec.drain_timeout_s,
         "prefill": _pool(spec.prefill),
         "decode": _pool(spec.decode),
         "kvStore": spec.kv_store.name if spec.kv_store else "",
-        "adapters": sorted(
-            ({"name": adapter.served_name, **_wire(adapter.spec)} for adapter in adapters), key=lambda it: it["name"]
-        ),
+        "adapters": adapters.wire if adapters else [],
     }
     text = json.dumps(made_of, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.catalogue_entries import catalogue_routes, catalogue_service
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
+from inferplane_operator.render.adapter_need import AdapterNeed, Present, need_of
 from inferplane_operator.render.options import RenderOptions
 from inferplane_operator.render.pool import PoolInput, render_pool
 from inferplane_operator.render.revision import revision_of
@@ -18,15 +19,18 @@ def render_service(
     routes: Sequence[ModelRoute] = (),
     model_revision: str = "",
     options: RenderOptions | None = None,
+    present: Present | None = None,
 ) -> RenderedService:
     """Render a service.  Raises RenderError.
 
     `adapters` may hold those of other services, which are left out; `model_revision` is the commit that the model's
-    revision resolved to (default: the revision as written).
+    revision resolved to (default: the revision as written).  `present` is what runs now: what it offers to adapters is
+    kept while it is enough and nothing else changes.
     """
     mine = _belonging(service, adapters)
     resolved = model_revision or service.spec.model.revision
-    revision = revision_of(service, mine, model_revision=resolved)
+    need = _kept(service, need_of(service, mine), present, model_revision=resolved)
+    revision = revision_of(service, need, model_revision=resolved)
     spec = service.spec
 
     def pool(role: WorkerRole) -> RenderedPool:
@@ -37,7 +41,7 @@ def render_service(
                 template=template,
                 role=role,
                 transfers=spec.prefill is not None,
-                adapters=mine,
+                adapters=need,
                 model_revision=resolved,
                 revision=revision,
                 options=options or RenderOptions(),
@@ -53,6 +57,17 @@ def render_service(
         catalogue_service=catalogue_service(service, mine),
         routes=catalogue_routes(routes),
     )
+
+
+def _kept(
+    service: InferenceService, need: AdapterNeed | None, present: Present | None, *, model_revision: str
+) -> AdapterNeed | None:
+    """Return what runs now offers, where that meets the need and is all that would change."""
+    offers = present.offers if present is not None else None
+    if present is None or offers is None or (need is not None and not offers.covers(need)):
+        return need
+    same = revision_of(service, offers, model_revision=model_revision) == present.revision
+    return offers if same else need
 
 
 def _belonging(service: InferenceService, adapters: Sequence[LoRAAdapter]) -> tuple[LoRAAdapter, ...]:

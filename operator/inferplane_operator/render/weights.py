@@ -20,7 +20,6 @@ from inferplane_operator.render.values import Manifest
 
 MODEL_MOUNT: Final = "/mnt/model"
 DRAFT_MOUNT: Final = "/mnt/draft"
-ADAPTER_MOUNT: Final = "/mnt/adapters"
 CACHE_VOLUME: Final = "model-cache"
 HUB_FOLDER: Final = f"{ref(MODEL_CACHE)}/hub"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")

@@ -243,6 +243,14 @@ class Fleet:
             mask[slots.start : slots.stop] = True
         self.adapters = {adapter: mask for adapter, mask in self.adapters.items() if mask.any()}
 
+    def adapters_by_spread(self) -> list[Adapter]:
+        """Return the loaded adapters, those that most workers have first, the newer before the older of two alike.
+
+        While a revision replaces another worker by worker, requests so move over when half of the workers have it.
+        """
+        newest_first = reversed(self.adapters.items())
+        return [adapter for adapter, _ in sorted(newest_first, key=lambda item: -int(item[1].sum()))]
+
     def publish(self, pool: str) -> None:
         """Write a pool's learned speeds into the rows of its targets."""
         model = self.pools[pool]

@@ -1,10 +1,10 @@
 """From the model name that a client wrote to a service, the name its engines know, and an adapter.
 
-Order: routes first (a weighted choice, one level), then served names, then adapters of any service.  Where two
-services claim one name the earlier in the catalogue has it.
+Order: routes first (a weighted choice, one level), then served names, then adapters.  Where two services claim one
+name the earlier in the catalogue has it.  An adapter that the catalogue names is known before any worker has it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -25,6 +25,8 @@ class Names:
 
     served: Mapping[str, CatalogueService] = field(default_factory=dict[str, CatalogueService])
     routes: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict[str, tuple[tuple[str, int], ...]])
+    adapters: Mapping[str, ServiceKey] = field(default_factory=dict[str, ServiceKey])
+    """Adapter to the service that offers it."""
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> "Names":
@@ -32,7 +34,19 @@ class Names:
         for service in catalogue.services:
             for name in service.served_names:
                 served.setdefault(name, service)
-        return cls(served, {route.name: route.targets for route in catalogue.routes})
+        adapters: dict[str, ServiceKey] = {}
+        for service in catalogue.services:
+            for name in service.adapters:
+                adapters.setdefault(name, service_key(service))
+        return cls(served, {route.name: route.targets for route in catalogue.routes}, adapters)
+
+    def adapter(self, name: str, loaded: Sequence[tuple[ServiceKey, Adapter]]) -> tuple[ServiceKey, Adapter] | None:
+        """Find an adapter: of the service that offers the name, else of any that has it."""
+        key = self.adapters.get(name)
+        found = [(at, adapter) for at, adapter in loaded if adapter.name == name and key in (None, at)]
+        if found:
+            return found[0]
+        return None if key is None else (key, Adapter(name))
 
     def follow(self, name: str, rng: Random) -> str:
         """Replace a route's name by one of its targets, by weight."""
@@ -40,8 +54,3 @@ class Names:
         if not targets:
             return name
         return rng.choices([target for target, _ in targets], [weight for _, weight in targets])[0]
-
-
-def find_adapter(name: str, loaded: Iterable[tuple[ServiceKey, Adapter]]) -> tuple[ServiceKey, Adapter] | None:
-    """Find the service that has an adapter of this name loaded."""
-    return next(((key, adapter) for key, adapter in loaded if adapter.name == name), None)

@@ -10,7 +10,7 @@ from inferplane_api.proto import worker_pb2
 from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
-from inferplane_router.core.naming import Names, ServiceKey, find_adapter, service_key
+from inferplane_router.core.naming import Names, ServiceKey, service_key
 from inferplane_router.core.records import Records, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
@@ -124,8 +124,10 @@ class RouterCore:
             service, adapter = self._services[service_key(settings)], None
             engine_name = settings.served_names[0]
         else:
-            loaded = ((key, each) for key, service in self._services.items() for each in service.fleet.adapters)
-            if (found := find_adapter(target, loaded)) is None:
+            loaded = [
+                (key, each) for key, service in self._services.items() for each in service.fleet.adapters_by_spread()
+            ]
+            if (found := self._names.adapter(target, loaded)) is None:
                 return None
             service, adapter = self._services[found[0]], found[1]
             engine_name = adapter.name
@@ -135,7 +137,7 @@ class RouterCore:
         return _Resolved(model, service.fleet, service.fleet.version)
 
     def model_names(self) -> tuple[str, ...]:
-        names = dict.fromkeys((*self._names.served, *self._names.routes))
+        names = dict.fromkeys((*self._names.served, *self._names.routes, *sorted(self._names.adapters)))
         for service in self._services.values():
             names |= dict.fromkeys(sorted(adapter.name for adapter in service.fleet.adapters))
         return tuple(names)

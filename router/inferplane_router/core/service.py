@@ -152,8 +152,17 @@ class Service:
     # Deciding ----------------------------------------------------------------------------------------------------
 
     def _place(self, ask: Ask) -> Placed | NoPlace:
+        ask = self._of_today(ask)
         expected = self.feedback.expected_output
         return place(self.fleet, ask, self._policy, expected_output=expected, seed=self._rng.getrandbits(64))
+
+    def _of_today(self, ask: Ask) -> Ask:
+        """Ask for the adapter at a revision that there is: the one of the request's arrival may be gone."""
+        wanted = ask.model.adapter
+        if wanted is None or wanted in self.fleet.adapters:
+            return ask
+        today = next((each for each in self.fleet.adapters_by_spread() if each.name == wanted.name), None)
+        return ask if today is None else replace(ask, model=replace(ask.model, adapter=today))
 
     def _commit(self, ask: Ask, placed: Placed, now: float, wall_s: float, *, queued_s: float) -> Routed:
         choice, terms = placed.choice, placed.view.terms
@@ -238,7 +247,9 @@ class Service:
         return Refused(ask.request_id, reason, message, retry_after_s)
 
     def _nobody(self, ask: Ask) -> str:
-        name = self.settings.name
+        name, adapter = self.settings.name, ask.model.adapter
+        if adapter is not None and all(each.name != adapter.name for each in self.fleet.adapters):
+            return f"adapter {adapter.name} is not loaded on any worker of service {name} yet"
         if ask.only:
             return f"none of the workers {', '.join(sorted(ask.only))} of service {name} is ready"
         if ask.exclude:

@@ -4,7 +4,7 @@ from inferplane_api.v1alpha1.engine import EngineType
 from inferplane_engine.launch.sglang import sglang_launch
 from inferplane_engine.launch.sim import sim_launch
 from inferplane_engine.launch.spec import (
-    AdapterModule,
+    AdapterRoom,
     Addresses,
     EngineRole,
     Group,
@@ -16,7 +16,7 @@ from inferplane_engine.launch.spec import (
 from inferplane_engine.launch.vllm import rank_endpoint, vllm_launch
 
 __all__ = [
-    "AdapterModule",
+    "AdapterRoom",
     "Addresses",
     "EngineRole",
     "Group",

@@ -69,6 +69,10 @@ CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
         "--master-port": OURS,
         "--download-dir": OURS,
         "--lora-modules": "use a LoRAAdapter",
+        "--enable-lora": "use spec.engine.lora",
+        "--max-loras": "use spec.engine.lora.maxAdapters",
+        "--max-cpu-loras": "use spec.engine.lora.maxAdapters",
+        "--max-lora-rank": "use spec.engine.lora.maxRank",
         "--shutdown-timeout": "use spec.drainTimeout: the agent drains before the engine is stopped",
     }
 )
@@ -88,6 +92,7 @@ _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
         "VLLM_NIXL_SIDE_CHANNEL_PORT": OURS,
         "VLLM_API_KEY": "remove it: the engine is reachable by its agent alone",
         "VLLM_SERVER_DEV_MODE": "remove it: it opens routes that change the engine",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "use spec.engine.lora",
         "HF_HOME": "remove it: the agent reads the same cache",
         "HF_TOKEN": "use spec.model.secretRef",
     }

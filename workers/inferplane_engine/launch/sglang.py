@@ -73,9 +73,11 @@ _CONTROLLED_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
         "--enable-pd-role-switch": "use spec.mode and the pools",
         "--kv-events-config": OURS,
         "--download-dir": OURS,
-        "--enable-lora": "use a LoRAAdapter",
+        "--enable-lora": "use spec.engine.lora",
         "--lora-paths": "use a LoRAAdapter",
-        "--max-lora-rank": "use the LoRAAdapters' rank",
+        "--max-loras-per-batch": "use spec.engine.lora.maxAdapters",
+        "--max-loaded-loras": "use spec.engine.lora.maxAdapters",
+        "--max-lora-rank": "use spec.engine.lora.maxRank",
     }
 )
 _CONTROLLED_ENVIRONMENT: Final[Mapping[str, str]] = MappingProxyType(
@@ -234,13 +236,15 @@ def _events(spec: LaunchSpec) -> list[str]:
 
 
 def _adapters(spec: LaunchSpec) -> list[str]:
-    if not spec.adapters:
+    room = spec.adapters
+    if room is None:
         return []
-    paths = [_compact({"lora_name": adapter.name, "lora_path": adapter.path}) for adapter in spec.adapters]
-    rank = max(adapter.rank for adapter in spec.adapters)
-    # One place in a batch is the model's own.
-    places = str(len(paths) + 1)
-    return ["--enable-lora", "--max-loras-per-batch", places, "--max-lora-rank", str(rank), "--lora-paths", *paths]
+    # One place in a batch is the model's own; one more is kept ready, for a new revision before the old one goes.
+    places = str(room.most + 1)
+    return [
+        *("--enable-lora", "--max-loras-per-batch", places, "--max-loaded-loras", places),
+        *("--max-lora-rank", str(room.max_rank), "--lora-target-modules", "all"),
+    ]
 
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:

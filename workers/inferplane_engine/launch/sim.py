@@ -6,7 +6,7 @@ from typing import Final
 from inferplane_api.v1alpha1.engine import SimFault, SimOptions
 from inferplane_engine.launch.overrides import check_overrides
 from inferplane_engine.launch.spec import EngineRole, Launch, LaunchError, LaunchSpec
-from inferplane_engine.launch.vllm import common_arguments, model_arguments, side_channel
+from inferplane_engine.launch.vllm import adapter_environment, common_arguments, model_arguments, side_channel
 from inferplane_engine.profiles import PROFILES
 
 PROGRAM: Final = ("python", "-m", "inferplane_workers.sim")
@@ -21,6 +21,7 @@ def sim_launch(spec: LaunchSpec) -> Launch:
     options = spec.sim or SimOptions()
     args = (*model_arguments(program, spec), *common_arguments(spec), *_sim_arguments(options), *spec.args)
     env = dict(side_channel(spec.addresses)) if spec.role is not EngineRole.AGGREGATED else {}
+    env |= adapter_environment(spec)
     return Launch(program, args, tuple((env | dict(spec.env)).items()))
 
 

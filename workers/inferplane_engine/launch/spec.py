@@ -23,12 +23,11 @@ class EngineRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterModule:
-    """A LoRA adapter that is there from the start."""
+class AdapterRoom:
+    """Room for LoRA adapters, which are loaded while the engine runs."""
 
-    name: str
-    path: str
-    rank: int = 16
+    most: int
+    max_rank: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class LaunchSpec:
     group: Group = Group()
     guesses: Guesses | None = None
     addresses: Addresses = Addresses()
-    adapters: tuple[AdapterModule, ...] = ()
+    adapters: AdapterRoom | None = None
     shutdown_timeout_s: float = 0.0
     """How long running requests may go on after SIGTERM, and how long the engine may take to end."""
     offline: bool = False

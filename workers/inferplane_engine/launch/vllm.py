@@ -85,6 +85,11 @@ def side_channel(at: Addresses) -> tuple[tuple[str, str], ...]:
     )
 
 
+def adapter_environment(spec: LaunchSpec) -> dict[str, str]:
+    """Return what opens the routes for adapters; nobody but the agent reaches them."""
+    return {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"} if spec.adapters is not None else {}
+
+
 def _optional(flag: str, value: int) -> list[str]:
     return [flag, str(value)] if value else []
 
@@ -126,11 +131,15 @@ def _transfer(spec: LaunchSpec) -> dict[str, object]:
 
 
 def _adapters(spec: LaunchSpec) -> list[str]:
-    if not spec.adapters:
+    room = spec.adapters
+    if room is None:
         return []
-    modules = [_compact({"name": adapter.name, "path": adapter.path}) for adapter in spec.adapters]
-    rank = max(adapter.rank for adapter in spec.adapters)
-    return ["--enable-lora", "--max-loras", str(len(modules)), "--max-lora-rank", str(rank), "--lora-modules", *modules]
+    # One more is kept ready than computes at once: a new revision comes before the old one goes.
+    kept = str(room.most + 1)
+    return [
+        *("--enable-lora", "--max-loras", str(room.most), "--max-cpu-loras", kept),
+        *("--max-lora-rank", str(room.max_rank)),
+    ]
 
 
 def _device_arguments(spec: LaunchSpec) -> tuple[str, ...]:
@@ -177,6 +186,7 @@ def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
             env["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if spec.offline:
         env["HF_HUB_OFFLINE"] = "1"
+    env |= adapter_environment(spec)
     if spec.role in _KV_ROLES:
         env |= dict(side_channel(spec.addresses))
     env |= dict(spec.env)

@@ -18,6 +18,11 @@ from inferplane_runtime.http.api import Limits
 from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
 from inferplane_workers.agent import engine_facts
+from inferplane_workers.agent.adapter_dialect import ADAPTER_DIALECTS
+from inferplane_workers.agent.adapter_loader import AdapterLoader
+from inferplane_workers.agent.adapter_routes import AdapterRoutes
+from inferplane_workers.agent.adapter_source import AdapterSource, DownloadingHub
+from inferplane_workers.agent.adapters import Adapters
 from inferplane_workers.agent.announcer import Announcer
 from inferplane_workers.agent.blocks import Blocks
 from inferplane_workers.agent.canary import CanaryMemory
@@ -58,6 +63,8 @@ class Listening:
     http: int
     stream: int
     metrics: int
+    control: int = 0
+    """0 where adapters are off."""
 
 
 class Agent:
@@ -83,6 +90,16 @@ class Agent:
             schedule=self._schedule_flush,
         )
         self.gate = Gate(now=clock.monotonic, grace_s=config.drain_grace, on_change=self.announcer.phase_changed)
+        self.adapters = Adapters(limit=config.max_adapters, reserved=config.names, on_change=self._adapters_changed)
+        self._loader = AdapterLoader(
+            self.adapters,
+            client=EngineClient(self._pool, config.engine_url),
+            dialect=ADAPTER_DIALECTS[config.engine],
+            source=AdapterSource(
+                config.adapter_root, DownloadingHub(config.adapter_cache, config.hub_endpoint, config.hub_ca)
+            ),
+            state_dir=config.state_dir,
+        )
         adapter = ADAPTERS[config.engine]
         self.transfers = Transfers(lease_s=adapter.traits.lease_s)
         self.data_path = DataPath(
@@ -90,6 +107,7 @@ class Agent:
                 worker_id=config.worker_id,
                 engine_address=config.engine_url,
                 role=Side.PREFILL if config.role is Role.PREFILL else Side.DECODE,
+                model=config.names[0],
                 prefill_silence_s=config.prefill_silence,
                 engine_silence_s=config.engine_silence,
             ),
@@ -100,10 +118,11 @@ class Agent:
             transfers=self.transfers,
             observer=self.announcer,
             now=clock.monotonic,
+            adapters=self.adapters,
         )
         self.jobs: JobContext = self.data_path.context
         self.jobs.peers = Peers(interval_s=config.canary_interval)
-        self.blocks = Blocks(config, self.announcer, self._progress)
+        self.blocks = Blocks(config, self.announcer, self._progress, adapters=self.adapters.meaning)
         self._drain = Drain(
             gate=self.gate,
             requests=lambda: len(self.jobs.live),
@@ -122,6 +141,8 @@ class Agent:
         self._metrics_http = HttpServer(
             self.metrics.handler(self.announcer.refresh_metrics), limits=Limits(max_connections=64)
         )
+        control = AdapterRoutes(self.adapters, max_rank=config.max_adapter_rank)
+        self._control_http = HttpServer(control, limits=Limits(max_body_bytes=65_536, max_connections=64))
         self._stream = StreamServer(self.announcer.hub, wall=clock.wall)
         self._watch = EngineWatch(
             config=config,
@@ -146,11 +167,13 @@ class Agent:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Listening]:
         """Serve until the block ends; what is still running then is cut off."""
+        self._loader.restore()
         listening = await self._listen()
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._watch.run(), name="engine-watch"),
                 group.create_task(self.blocks.keep_saved(), name="save-blocks"),
+                group.create_task(self._loader.run(), name="load-adapters"),
             ]
             tasks += [
                 group.create_task(listener.run(), name=f"kv-events-{rank}")
@@ -169,6 +192,7 @@ class Agent:
         """Tell routers of a start of the engine, its files included: a hub's cache is whole only now."""
         self.metrics.engine_started()
         engine_facts.apply(facts, self.announcer.identity)
+        self.adapters.engine_started(facts.adapters)
         self.announcer.identity.tokenizer_digest = self.files.read(max_model_len=facts.max_model_len)
         self.announcer.hub.identity_changed()
         self.blocks.engine_started(facts)
@@ -182,11 +206,15 @@ class Agent:
             await _bound("--listen-http", config.listen_http, self._http.start(*split_address(config.listen_http)))
             metrics = self._metrics_http.start(*split_address(config.listen_metrics))
             await _bound("--listen-metrics", config.listen_metrics, metrics)
+            if config.listen_control:
+                control = self._control_http.start(*split_address(config.listen_control))
+                await _bound("--listen-control", config.listen_control, control)
             stream = await _bound("--listen-stream", config.listen_stream, self._stream.start(config.listen_stream))
         except ConfigError:
             await self._close()
             raise
-        listening = Listening(self._http.port, stream, self._metrics_http.port)
+        control_port = self._control_http.port if config.listen_control else 0
+        listening = Listening(self._http.port, stream, self._metrics_http.port, control_port)
         identity = self.announcer.identity
         if not identity.http_address:
             host, _ = split_address(self._config.listen_http)
@@ -201,6 +229,8 @@ class Agent:
         self.blocks.save()
         self._http.close()
         self._metrics_http.close()
+        if self._config.listen_control:
+            self._control_http.close()
         await self._pool.close()
 
     def _start_drain(self, done: Callable[[Left], None]) -> None:
@@ -214,6 +244,11 @@ class Agent:
 
     def _schedule_flush(self) -> None:
         self._loop.call_later(_FLUSH_S, self.announcer.hub.flush)
+
+    def _adapters_changed(self) -> None:
+        self._loader.wake()
+        if engine_facts.apply_adapters(self.adapters.announced(), self.announcer.identity):
+            self.announcer.hub.identity_changed()
 
     def _progress(self) -> None:
         self.jobs.progress_at = self._clock.monotonic()

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from inferplane_engine.identity import KeySpace
+from inferplane_engine.identity import Adapter, KeySpace
 from inferplane_engine.kv_events import SavedMapError
 from inferplane_workers.agent.announcer import Announcer
 from inferplane_workers.agent.block_state import BlockState
 from inferplane_workers.agent.config import AgentConfig
 from inferplane_workers.agent.engine_facts import Facts
 from inferplane_workers.agent.kv_listener import KvListener
-from inferplane_workers.agent.rank_blocks import AdapterRevisions, RankBlocks, Saved
+from inferplane_workers.agent.rank_blocks import RankBlocks, Saved
 
 _SAVE_EVERY_BATCHES = 4_000
 _SAVE_LOOK_S = 5.0
@@ -22,9 +22,16 @@ _log = structlog.get_logger("inferplane.agent.blocks")
 class Blocks:
     """The block maps of every rank, their listeners, and what is saved of them."""
 
-    def __init__(self, config: AgentConfig, announcer: Announcer, progress: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        announcer: Announcer,
+        progress: Callable[[], None],
+        *,
+        adapters: Callable[[str], Adapter] = Adapter,
+    ) -> None:
+        """`adapters` says what the engine's name of an adapter stands for."""
         self._announcer = announcer
-        self._adapters = AdapterRevisions()
         self._state = BlockState(config.state_dir)
         self._start = ""
         self._saved_at = 0
@@ -34,7 +41,7 @@ class Blocks:
         if not config.kv_events:
             return
         for dp_rank in range(config.dp_size):
-            rank = RankBlocks(dp_rank, space, adapters=self._adapters, listener=announcer)
+            rank = RankBlocks(dp_rank, space, adapters=adapters, listener=announcer)
             announcer.add_rank(rank)
             self.ranks.append(rank)
             self.listeners.append(
@@ -43,7 +50,6 @@ class Blocks:
 
     def engine_started(self, facts: Facts) -> None:
         """Take up a start of the engine: restore what was saved of it, or begin anew."""
-        self._adapters.revisions = dict(facts.adapters)
         first, self._start = not self._start, facts.start
         if first:
             self._restore(facts.start)

@@ -78,6 +78,17 @@ class AgentConfig:
     listen_http: str = setting(default="0.0.0.0:8100", parse=parse_address, help="data path")
     listen_stream: str = setting(default="0.0.0.0:8101", parse=parse_address, help="worker stream (gRPC)")
     listen_metrics: str = setting(default="0.0.0.0:9090", parse=parse_address, help="metrics page")
+    listen_control: str = setting(
+        default="", parse=parse_address, help="where the operator loads adapters; empty: nowhere"
+    )
+    max_adapters: int = setting(default=0, minimum=0, maximum=4096, help="adapters this worker may hold; 0: none")
+    max_adapter_rank: int = setting(default=0, minimum=0, help="largest rank of an adapter")
+    adapter_root: tuple[Path, ...] = setting(
+        default=(), help="folder from which adapters may be loaded, with all below it; repeatable"
+    )
+    adapter_cache: Path | None = setting(default=None, help="folder into which adapters of a hub are downloaded")
+    hub_endpoint: str = setting(default="", help="mirror of the hub; empty: the hub itself")
+    hub_ca: Path | None = setting(default=None, help="file of certificates by which a mirror is trusted")
     advertise: str = setting(default="", help="host:port of the data path as others reach it")
     model: str = setting(help="the model's name, as block identity knows it")
     model_revision: str = setting(default="", help="the model's resolved revision")
@@ -122,7 +133,7 @@ class AgentConfig:
         default=True, help="hand a prompt with a known answer over from each prefill worker in use: on or off"
     )
     canary_interval: float = setting(
-        default=300.0, parse=parse_duration, help="time between two canaries, and between two transfer checks"
+        default=300.0, parse=parse_duration, help="time between two canaries, and two transfer checks"
     )
     kv_reset: bool = setting(
         default=False, help="empty the engine's prefix cache when block events were lost, so that it is known again"

@@ -5,12 +5,15 @@ trusts whoever asks; what is not listed here does not exist for clients.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from inferplane_runtime.http.api import Exchange, Request, Upstream
 from inferplane_workers.agent import body as bodies
+from inferplane_workers.agent.adapter_dialect import ADAPTER_DIALECTS
+from inferplane_workers.agent.adapters import Adapters, Use
 from inferplane_workers.agent.engine_adapter import EngineAdapter
-from inferplane_workers.agent.errors import AgentError, BadRequestError, UnknownPathError, answer
+from inferplane_workers.agent.errors import AgentError, BadRequestError, RefusedError, UnknownPathError, answer
 from inferplane_workers.agent.gate import Gate
 from inferplane_workers.agent.job import Job
 from inferplane_workers.agent.job_context import JobContext
@@ -42,7 +45,7 @@ READABLE: Final = frozenset((b"/v1/models",))
 class DataPath:
     """Takes each request of the data path."""
 
-    __slots__ = ("_context", "_gate", "_observer")
+    __slots__ = ("_adapters", "_context", "_gate", "_observer")
 
     def __init__(
         self,
@@ -55,8 +58,10 @@ class DataPath:
         transfers: Transfers,
         observer: Observer,
         now: Callable[[], float],
+        adapters: Adapters | None = None,
     ) -> None:
         self._gate = gate
+        self._adapters = adapters or Adapters()
         self._observer = observer
         self._context = JobContext(
             settings=settings,
@@ -66,6 +71,8 @@ class DataPath:
             transfers=transfers,
             observer=observer,
             now=now,
+            adapters=self._adapters,
+            dialect=ADAPTER_DIALECTS[adapter.name],
         )
 
     @property
@@ -84,7 +91,7 @@ class DataPath:
             raise refusal
         routing = read_routing(request.headers)
         if request.method == b"GET" and request.path in READABLE:
-            Job.plain(self._context, request, exchange, routing).begin()
+            Job.plain(self._context, request, exchange, routing, names=self._adapters.served_names()).begin()
             return
         if request.method != b"POST":
             raise UnknownPathError(f"no route for {request.method.decode('latin-1')} {request.path.decode('latin-1')}")
@@ -99,18 +106,54 @@ class DataPath:
         if routing.handoff_prefill:
             raise BadRequestError("a hand-off is for chat and text completions only", param="x-inferplane-handoff")
         body = bodies.parse(request.body)
-        raw = request.body
-        if stripped := bodies.strip_forbidden(body):
+        raw, model = request.body, bodies.shape(body).model
+        stripped = bodies.strip_forbidden(body)
+        if stripped:
             self._observer.stripped(stripped)
+        use = self._use(routing, model)
+        if use is not None:
+            routing = _under(use, routing)
+            body["model"] = self._context.engine_model(use)
+        if stripped or use is not None:
             raw = bodies.write(body)
-        Job.plain(self._context, request, exchange, routing, raw=raw, model=bodies.shape(body).model).begin()
+        Job.plain(self._context, request, exchange, routing, raw=raw, model=model, use=use).begin()
 
     def _generate(self, request: Request, exchange: Exchange, routing: Routing) -> None:
         body = bodies.parse(request.body)
         if stripped := bodies.strip_forbidden(body):
             self._observer.stripped(stripped)
         shape = bodies.shape(body)
-        if routing.handoff_prefill:
-            Job.prefill(self._context, request, exchange, routing, body=body, shape=shape).begin()
-        else:
-            Job.decode(self._context, request, exchange, routing, body=body, shape=shape).begin()
+        use = self._use(routing, shape.model)
+        if use is not None:
+            routing = _under(use, routing)
+        make = Job.prefill if routing.handoff_prefill else Job.decode
+        make(self._context, request, exchange, routing, body=body, shape=shape, use=use).begin()
+
+    def _use(self, routing: Routing, model: str) -> Use | None:
+        """Begin to use an adapter, if the request is for one.
+
+        The prefill half of a hand-off is computed under the very revision that its decode half has, or not here.
+        """
+        name, revision = _text(routing.adapter) or model, _text(routing.adapter_revision)
+        if not routing.adapter and not self._adapters.offers(name):
+            return None
+        exactly = routing.handoff_prefill and bool(routing.adapter)
+        use = self._adapters.use(name, revision, exactly=exactly)
+        if use is None and not self._adapters.is_engines_own(name):
+            raise RefusedError(f"adapter {name} is not loaded on this worker")
+        return use
+
+
+def _under(use: Use, routing: Routing) -> Routing:
+    """Say which weights the request really gets."""
+    adapter = use.adapter
+    return replace(routing, adapter=_header(adapter.name), adapter_revision=_header(adapter.revision))
+
+
+def _text(header: str) -> str:
+    """Return what a header says: its UTF-8 is kept as Latin-1."""
+    return header.encode("latin-1").decode("utf-8", "replace")
+
+
+def _header(text: str) -> str:
+    return text.encode("utf-8").decode("latin-1")

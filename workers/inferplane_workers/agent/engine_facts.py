@@ -4,12 +4,13 @@ Anything an engine does not say stays as it was configured; only a block size th
 error, since every block hash would be wrong and every prediction with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from inferplane_api.proto import worker_pb2 as pb
+from inferplane_engine.identity import Adapter
 from inferplane_runtime.http.api import Response
 from inferplane_workers.agent.config import AgentConfig
 from inferplane_workers.agent.engine_client import EngineClient, json_object
@@ -25,8 +26,8 @@ class Facts:
     start: str
     version: str
     max_model_len: int
-    adapters: Mapping[str, str]
-    """Name to revision."""
+    adapters: frozenset[str]
+    """Names of the adapters that it has loaded, as it calls them."""
     kv_blocks: int
     problem: str = ""
     """Why this engine cannot be used as configured."""
@@ -42,7 +43,7 @@ async def ask(client: EngineClient, config: AgentConfig, *, unnamed_start: str) 
         start=start_of(config.engine_start_file) or page.started or unnamed_start,
         version=str(version.get("version") or ""),
         max_model_len=_max_model_len(entries),
-        adapters={str(entry["id"]): str(entry.get("revision") or "") for entry in entries if _is_adapter(entry)},
+        adapters=frozenset(str(entry["id"]) for entry in entries if _is_adapter(entry)),
         kv_blocks=page.kv_blocks,
         problem=_problem(config, page, entries),
     )
@@ -64,8 +65,16 @@ def apply(facts: Facts, identity: pb.Identity) -> None:
     identity.engine_version = facts.version
     identity.max_model_len = facts.max_model_len
     identity.kv_blocks_per_rank = facts.kv_blocks
+
+
+def apply_adapters(adapters: Iterable[Adapter], identity: pb.Identity) -> bool:
+    """Put what requests may ask for into what routers are told; says whether that is news."""
+    told = [pb.Adapter(name=adapter.name, revision=adapter.revision) for adapter in adapters]
+    if list(identity.adapters) == told:
+        return False
     del identity.adapters[:]
-    identity.adapters.extend(pb.Adapter(name=name, revision=revision) for name, revision in facts.adapters.items())
+    identity.adapters.extend(told)
+    return True
 
 
 async def _page(client: EngineClient) -> EnginePage:

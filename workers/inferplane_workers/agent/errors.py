@@ -4,6 +4,7 @@ AgentError
 ├── BadRequestError        the client's fault: 400, naming the field
 ├── UnknownPathError       404: not a route of the data path
 ├── RefusedError           503 with `x-inferplane-retry`: nothing reached the engine, try another worker
+├── AdapterError           409: an adapter cannot be wanted here
 └── EngineLostError        502: the engine's answer did not come, or not whole
 
 Domain code raises or returns these; only `answer` knows status codes.
@@ -65,6 +66,14 @@ class EngineUnreachableError(EngineLostError):
     """No connection was made, so nothing reached the engine."""
 
     status = 503
+
+
+class AdapterError(AgentError):
+    """An adapter cannot be wanted here, and trying again alone would not help."""
+
+    status = 409
+    kind = "conflict"
+    code = "adapter_refused"
 
 
 class ConfigError(AgentError):

@@ -20,6 +20,8 @@ from inferplane_runtime.http.api import (
 )
 from inferplane_workers.agent import body as bodies
 from inferplane_workers.agent import usage as usages
+from inferplane_workers.agent.adapter_wording import Wording
+from inferplane_workers.agent.adapters import Use
 from inferplane_workers.agent.body import Body, Shape
 from inferplane_workers.agent.engine_adapter import HandoffOrder
 from inferplane_workers.agent.errors import EngineLostError, EngineUnreachableError, answer
@@ -59,6 +61,8 @@ class Job:
         "_streaming",
         "_ticket",
         "_timeline",
+        "_use",
+        "_wording",
         "model",
         "routing",
     )
@@ -76,8 +80,13 @@ class Job:
         body: Body | None = None,
         shape: Shape | None = None,
         handoff: Handoff | None = None,
+        use: Use | None = None,
+        names: Mapping[bytes, bytes] | None = None,
     ) -> None:
         self._context = context
+        self._use = use
+        table = use.table if use is not None else names
+        self._wording = Wording(table) if table else None
         self._request = request
         self._exchange = exchange
         self.routing = routing
@@ -120,21 +129,43 @@ class Job:
         *,
         raw: bytes = b"",
         model: str = "",
+        use: Use | None = None,
+        names: Mapping[bytes, bytes] | None = None,
     ) -> Self:
-        """Make a job that forwards bytes as they are."""
-        return cls(context, request, exchange, routing, side=context.settings.role, raw=raw, model=model)
+        """Make a job that forwards bytes as they are; with `use`, `raw` names the adapter as the engine does.
+
+        `names` are put into the answer in the place of the engine's.
+        """
+        side = context.settings.role
+        return cls(context, request, exchange, routing, side=side, raw=raw, model=model, use=use, names=names)
 
     @classmethod
     def prefill(
-        cls, context: JobContext, request: Request, exchange: Exchange, routing: Routing, *, body: Body, shape: Shape
+        cls,
+        context: JobContext,
+        request: Request,
+        exchange: Exchange,
+        routing: Routing,
+        *,
+        body: Body,
+        shape: Shape,
+        use: Use | None = None,
     ) -> Self:
         """Make the prefill half of a hand-off that another agent runs."""
         half = bodies.for_prefill(body, context.adapter.transfer_request())
-        return cls(context, request, exchange, routing, side=Side.PREFILL, body=half, shape=shape)
+        return cls(context, request, exchange, routing, side=Side.PREFILL, body=half, shape=shape, use=use)
 
     @classmethod
     def decode(
-        cls, context: JobContext, request: Request, exchange: Exchange, routing: Routing, *, body: Body, shape: Shape
+        cls,
+        context: JobContext,
+        request: Request,
+        exchange: Exchange,
+        routing: Routing,
+        *,
+        body: Body,
+        shape: Shape,
+        use: Use | None = None,
     ) -> Self:
         """Make a request that ends here, with a hand-off where the router wants one and it can be had."""
         traits = context.adapter.traits
@@ -145,7 +176,9 @@ class Job:
                 deadline_s=min(context.settings.handoff_deadline_s, traits.lease_s / 2),
                 local_prefill=traits.decode_can_prefill,
             )
-        return cls(context, request, exchange, routing, side=Side.DECODE, body=body, shape=shape, handoff=handoff)
+        return cls(
+            context, request, exchange, routing, side=Side.DECODE, body=body, shape=shape, handoff=handoff, use=use
+        )
 
     def begin(self) -> None:
         context = self._context
@@ -190,6 +223,8 @@ class Job:
         if self._streams and self._side is Side.DECODE:
             body = dict(body)
             bodies.ask_for_usage(body)
+        if self._use is not None:
+            body = {**body, "model": self._context.engine_model(self._use)}
         return bodies.write(body)
 
     @property
@@ -226,9 +261,10 @@ class Job:
         timeline.token(now)
         if self._filter is not None:
             data = self._filter.feed(data)
-            if not data:
-                return
-        self._exchange.write(data)
+        if self._wording is not None:
+            data = self._wording.feed(data)
+        if data:
+            self._exchange.write(data)
 
     def on_end(self) -> None:
         now = self._context.now()
@@ -297,23 +333,29 @@ class Job:
             self._streaming = True
             self._exchange.start(ResponseHead(self._head.status, self._answer_headers(self._head)))
             for piece in self._collected:
-                self._exchange.write(piece)
+                self._exchange.write(piece if self._wording is None else self._wording.feed(piece))
             self._collected = []
 
     def _end_stream(self) -> None:
         if self._filter is not None:
-            rest = self._filter.finish()
-            if rest:
-                self._exchange.write(rest)
+            self._write_rest(self._filter.finish())
             if self._filter.fingerprint_seen:
                 self._context.fingerprint = self._filter.fingerprint_seen
+        if self._wording is not None:
+            self._write_rest(self._wording.finish())
         self._exchange.end()
         status = self._head.status if self._head else 0
         self._finish(Outcome.OK if status < 400 else Outcome.ENGINE_ERROR, status)  # noqa: PLR2004 - HTTP
 
+    def _write_rest(self, data: bytes) -> None:
+        if data:
+            self._exchange.write(data)
+
     def _end_whole(self) -> None:
         head = self._head or ResponseHead(502, Headers())
         raw = b"".join(self._collected)
+        if self._wording is not None:
+            raw = self._wording.whole(raw)
         usage, fields = usages.from_answer(raw) if head.status == _OK else (None, None)
         self._first_token()
         if self._side is Side.PREFILL and fields is not None:
@@ -343,7 +385,7 @@ class Job:
         if self._timeline.prefill_worker:
             ours += ((b"x-inferplane-prefill-worker", self._timeline.prefill_worker.encode("latin-1")),)
         headers = answer_headers(head.headers)
-        if self._filter is not None:
+        if self._filter is not None or self._wording is not None:
             headers = headers.without((b"content-length",))
         return headers.plus(*ours)
 
@@ -379,6 +421,8 @@ class Job:
         if self._handoff is not None:
             self._handoff.on(Event.ENDED)
             self._handoff.over()
+        if self._use is not None:
+            self._use.end()
         if usage is None and self._filter is not None:
             usage = self._filter.usage
         if self._ticket is None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferplane_runtime.http.api import Upstream
+from inferplane_workers.agent.adapter_dialect import AdapterDialect
+from inferplane_workers.agent.adapters import Adapters, Use
 from inferplane_workers.agent.engine_adapter import EngineAdapter
 from inferplane_workers.agent.ledger import Ledger
 from inferplane_workers.agent.peers import Peers
@@ -31,6 +33,8 @@ class JobContext:
     transfers: Transfers
     observer: Observer
     now: Callable[[], float]
+    adapters: Adapters
+    dialect: AdapterDialect
     peers: Peers = field(default_factory=Peers)
     live: set[LiveJob] = field(default_factory=set[LiveJob])
     busy_since: float = 0.0
@@ -39,3 +43,7 @@ class JobContext:
     """When the engine last sent anything."""
     fingerprint: bytes = b""
     """The engine's system fingerprint as JSON, once seen."""
+
+    def engine_model(self, use: Use) -> str:
+        """Return how a request under an adapter names its model to the engine."""
+        return self.dialect.model(use.engine_name, self.settings.model)

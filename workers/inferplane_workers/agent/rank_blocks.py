@@ -28,16 +28,6 @@ from inferplane_workers.agent.wire import PlaneKey
 _SEQUENCE_BYTES = 8
 
 
-class AdapterRevisions:
-    """Resolves an adapter's name to its revision."""
-
-    def __init__(self) -> None:
-        self.revisions: dict[str, str] = {}
-
-    def __call__(self, name: str) -> Adapter:
-        return Adapter(name, self.revisions.get(name, ""))
-
-
 class BlockListener(Protocol):
     """Hears what became of one rank's blocks."""
 

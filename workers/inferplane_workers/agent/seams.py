@@ -29,6 +29,8 @@ class DataPathSettings:
     worker_id: str
     engine_address: str
     role: Side
+    model: str = ""
+    """The model's first served name."""
     handoff_deadline_s: float = 15.0
     """From a prefill answer to its use; well under the engine's lease."""
     prefill_silence_s: float = 120.0

@@ -20,12 +20,12 @@ BUILT_IN_MODELS = ("builtin", "inferplane/sim")
 _CONTEXT = 32_768
 _IGNORED_WITH_VALUE = (
     "--dtype", "--kv-cache-dtype", "--gpu-memory-utilization", "--tensor-parallel-size", "--pipeline-parallel-size",
-    "--distributed-executor-backend", "--revision", "--max-loras", "--max-lora-rank", "--tokenizer", "--max-log-len",
+    "--distributed-executor-backend", "--revision", "--max-loras", "--max-cpu-loras", "--tokenizer", "--max-log-len",
     "--uvicorn-log-level", "--chat-template", "--swap-space", "--load-format", "--api-server-count",
     "--prefix-caching-hash-algo",
 )  # fmt: skip
 _IGNORED_SWITCHES = (
-    "--enforce-eager", "--trust-remote-code", "--enable-lora", "--enable-expert-parallel", "--enable-chunked-prefill",
+    "--enforce-eager", "--trust-remote-code", "--enable-expert-parallel", "--enable-chunked-prefill",
     "--disable-log-requests", "--no-enable-log-requests", "--disable-log-stats", "--enable-auto-tool-choice",
     "--async-scheduling", "--disable-uvicorn-access-log",
 )  # fmt: skip
@@ -67,6 +67,15 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True)
+class LoraOptions:
+    """Adapters: whether there may be any, and whether they may come and go while the engine runs."""
+
+    enabled: bool = False
+    runtime: bool = False
+    max_rank: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class SimOptions:
     """Everything the server is made of."""
 
@@ -81,6 +90,7 @@ class SimOptions:
     seed: int
     faults: tuple[Fault, ...]
     adapters: tuple[Adapter, ...]
+    lora: LoraOptions
     events: EventsConfig | None
     transfer: TransferConfig | None
     prompt_tokens_details: bool
@@ -111,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kv-transfer-config", default=None)
     parser.add_argument("--speculative-config", default=None)
     parser.add_argument("--lora-modules", nargs="+", default=[])
+    parser.add_argument("--enable-lora", action="store_true")
+    parser.add_argument("--max-lora-rank", type=int, default=16)
     parser.add_argument("--max-num-queued-reqs", type=int, default=None)
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
     for flag in _IGNORED_WITH_VALUE:
@@ -150,6 +162,11 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         seed=flags.sim_seed,
         faults=_faults(flags),
         adapters=tuple(_adapter(text, number) for number, text in enumerate(flags.lora_modules, start=1)),
+        lora=LoraOptions(
+            enabled=flags.enable_lora,
+            runtime=environment.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "0").strip().lower() in ("1", "true"),
+            max_rank=flags.max_lora_rank,
+        ),
         events=_events(flags.kv_events_config),
         transfer=_transfer(flags.kv_transfer_config, environment),
         prompt_tokens_details=flags.enable_prompt_tokens_details,

@@ -8,6 +8,7 @@ from inferplane_engine.sim.events import EngineRequest, Finished
 from inferplane_engine.sim.faults import FaultKind, FaultPlan
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
 from inferplane_workers.sim import pooling
+from inferplane_workers.sim.adapters import LoadedAdapters
 from inferplane_workers.sim.chat import ChatShape, read_prompt
 from inferplane_workers.sim.completion import CompletionShape, read_prompts
 from inferplane_workers.sim.driver import EngineDriver
@@ -74,7 +75,7 @@ class SimService:
         self._created = started_at
         self._requests = 0
         self._generations: set[Generation] = set()
-        self._adapters = {adapter.name: adapter for adapter in options.adapters}
+        self.adapters = LoadedAdapters(options.lora, options.served_names, options.adapters)
         self._busy_adapters: dict[str, str] = {}
         self.ready = False
         engine = options.engine
@@ -87,7 +88,7 @@ class SimService:
                 "enable_prefix_caching": str(engine.prefix_caching),
                 "num_gpu_blocks": str(engine.blocks),
             },
-            lambda: (sorted(set(self._busy_adapters.values())), [], len(options.adapters)),
+            lambda: (sorted(set(self._busy_adapters.values())), [], len(self.adapters.all())),
         )
         self._routes: dict[tuple[bytes, bytes], Callable[[Request, Exchange], None]] = {
             (b"POST", b"/v1/chat/completions"): self._chat,
@@ -109,6 +110,11 @@ class SimService:
                 lambda _: text_response(self.metrics.exposition().decode(), _METRICS_TYPE)
             ),
         }
+        if options.lora.runtime:
+            self._routes |= {
+                (b"POST", b"/v1/load_lora_adapter"): self._answering(self.adapters.load),
+                (b"POST", b"/v1/unload_lora_adapter"): self._answering(self.adapters.unload),
+            }
 
     def __call__(self, request: Request, exchange: Exchange) -> None:
         """Serve one request."""
@@ -311,7 +317,7 @@ class SimService:
         name = body.text("model")
         if not name or name in self._options.served_names:
             return name or self._options.served_names[0], None
-        adapter = self._adapters.get(name)
+        adapter = self.adapters.get(name)
         if adapter is None:
             raise unknown_model(name)
         return name, adapter
@@ -369,7 +375,7 @@ class SimService:
         cards = [self._card(name, self._options.model, None, limit) for name in self._options.served_names]
         cards += [
             self._card(adapter.name, adapter.path, self._options.served_names[0], None)
-            for adapter in self._options.adapters
+            for adapter in self.adapters.all()
         ]
         return json_response({"object": "list", "data": cards})
 
