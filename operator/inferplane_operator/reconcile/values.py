@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from inferplane_api.claims import Key
+from inferplane_engine.memory import ModelFacts
 
 __all__ = [
     "Apply",
@@ -91,6 +92,8 @@ class Observed:
     """Commit that the model's revision resolved to; "" while unknown or where there is none."""
     model_problem: str = ""
     """Why the model's revision cannot be resolved, in words."""
+    model_facts: ModelFacts | None = None
+    """What the model weighs, where its hub says so."""
     now: str = ""
     """Wall clock, RFC 3339: for transition times, and for deadlines that are counted from times in objects."""
     histories: Sequence[Manifest] = ()

@@ -84,13 +84,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        path = unquote(urlsplit(self.path).path)
+        parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
+        path = f"/{'/'.join(parts)}"
         self.served.asked[f"{self.command} {path}"] += 1
         self.served.before(path)
         if self.served.status:
             self._refuse(self.served.status, "")
             return
-        parts = path.strip("/").split("/")
         if parts[:2] == ["api", "models"]:
             self._about("/".join(parts[2:4]), parts[4:])
         else:
