@@ -223,3 +223,36 @@ def test_a_worker_that_left_the_catalogue_leaves_nothing_behind() -> None:
 
     assert cached(core) == 0
     assert core.statistics().workers[0].in_flight == 0
+
+
+def introduced(worker: FakeWorker, *, namespace: str, name: str) -> worker_pb2.WorkerMessage:
+    message = worker.identity()
+    message.identity.namespace, message.identity.worker_id = namespace, name
+    return message
+
+
+def test_an_agent_in_a_cluster_is_known_by_its_namespace_and_name() -> None:
+    worker = FakeWorker("ns/d1")
+    core = make_core(worker)
+
+    core.on_worker_message("ns/d1", introduced(worker, namespace="ns", name="d1"), 0.1)
+    core.on_worker_message("ns/d1", worker.status(), 0.1)
+
+    assert isinstance(core.pick(ask(core, "r", TOKENS), 1.0), Routed)
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("ns", "d2"), ("other", "d1")])
+def test_a_stranger_at_a_workers_address_gets_nothing_until_the_worker_is_back(namespace: str, name: str) -> None:
+    worker = FakeWorker("ns/d1")
+    core = make_core(worker)
+
+    for message in (introduced(worker, namespace=namespace, name=name), worker.status()):
+        core.on_worker_message("ns/d1", message, 0.1)
+
+    view = core.statistics().workers[0]
+    assert view.health is Health.FAILED
+    assert not isinstance(core.pick(ask(core, "r", TOKENS), 1.0), Routed)
+
+    for message in (introduced(worker, namespace="ns", name="d1"), worker.status()):
+        core.on_worker_message("ns/d1", message, 0.2)
+    assert isinstance(core.pick(ask(core, "s", TOKENS), 1.0), Routed)

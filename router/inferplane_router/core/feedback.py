@@ -20,6 +20,7 @@ from inferplane_router.core.mismatch import Evidence
 from inferplane_router.core.records import Appraisal, Decision
 from inferplane_router.core.roster import Worker
 from inferplane_router.core.values import Mismatch
+from inferplane_router.core.worker_names import is_called
 
 _SETTLE_S: Final = 2.0
 _MOST_PENDING: Final = 4096
@@ -75,7 +76,7 @@ class Feedback:
         pool = worker.entry.pool
         model = self._fleet.pools[pool]
         then, prompt = appraisal.terms[slot], float(report.prompt_tokens)
-        handed_over = bool(report.prefill_worker) and report.prefill_worker != worker.entry.worker_id
+        handed_over = bool(report.prefill_worker) and not is_called(worker.entry.worker_id, report.prefill_worker)
         if not handed_over and report.cached_tokens_known and _is_time(report.prefill_s):
             cached = float(report.cached_tokens)
             features = cost.prefill_features(float(then[kernels.WAS_AHEAD]), max(1.0, prompt - cached), cached)
@@ -94,7 +95,7 @@ class Feedback:
     def _learn_transfer(self, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
         for source in map(int, appraisal.prefills):
             ref = appraisal.refs[source]
-            if ref is not None and ref.worker_id == report.prefill_worker:
+            if ref is not None and is_called(ref.worker_id, report.prefill_worker):
                 zones = int(self._fleet.tags[source, kernels.ZONE]), int(self._fleet.tags[slot, kernels.ZONE])
                 self._fleet.transfers.observe(*zones, float(report.transferred_tokens), report.transfer_s)
                 return
@@ -109,7 +110,7 @@ class Feedback:
     def _schedule(
         self, worker: Worker, slot: int, report: worker_pb2.RequestReport, decision: Decision, now: float
     ) -> None:
-        computed_here = not report.prefill_worker or report.prefill_worker == worker.entry.worker_id
+        computed_here = not report.prefill_worker or is_called(worker.entry.worker_id, report.prefill_worker)
         if computed_here:
             known, observed = report.cached_tokens_known, report.cached_tokens
         else:

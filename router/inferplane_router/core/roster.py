@@ -22,6 +22,7 @@ from inferplane_router.core.health import EVENT_OF_PHASE, HealthEvent, after
 from inferplane_router.core.index_kernels import DEVICE, DISK, HOST, RESUMABLE
 from inferplane_router.core.mismatch import KvTrust
 from inferplane_router.core.values import Hashes, Health, KvMode, ModelFacts, Resync, TargetRef
+from inferplane_router.core.worker_names import is_same_worker
 
 _PLANES: Final = {
     worker_pb2.PLANE_DEVICE: DEVICE,
@@ -58,6 +59,8 @@ class Worker:
     transport: str = ""
     transport_degraded: bool = False
     resyncs: int = 0
+    stranger: bool = False
+    """Somebody else answers at this address: an address is given to another worker once its own is gone."""
     _to_resync: list[Resync] = field(default_factory=list[Resync])
 
     # Stream ------------------------------------------------------------------------------------------------------
@@ -96,7 +99,9 @@ class Worker:
     def _take(self, message: worker_pb2.WorkerMessage, now: float) -> None:
         match message.WhichOneof("body"):
             case "identity":
-                self._identify(message.identity)
+                self._meet(message.identity)
+            case _ if self.stranger:
+                pass
             case "status":
                 self._follow_status(message.status)
             case "block_snapshot" if self.slots:
@@ -164,6 +169,17 @@ class Worker:
                 space.trust(slot, exact=self.trust.mode is KvMode.EXACT)
 
     # Bodies ------------------------------------------------------------------------------------------------------
+
+    def _meet(self, identity: worker_pb2.Identity) -> None:
+        name, namespace = identity.worker_id, identity.namespace
+        self.stranger = not is_same_worker(self.entry.worker_id, namespace=namespace, name=name)
+        if not self.stranger:
+            self._identify(identity)
+            return
+        self.leave()
+        self.identity = None
+        self.happen(HealthEvent.SAID_FAILED)
+        self.detail = f"{namespace}/{name} answers at {self.entry.stream_address}"
 
     def _identify(self, identity: worker_pb2.Identity) -> None:
         ranks = identity.dp_size or 1
