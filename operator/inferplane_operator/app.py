@@ -1,0 +1,214 @@
+"""The operator, put together: watches fill the store, the leader's workers empty the queue.
+
+Life of a process: serve health, wait for the custom resources, watch until the store is warm, wait for the Lease, work.
+It ends 0 when it was told to and what ran has finished, and 1 when it lost the Lease, since somebody else may be
+writing by then and a new process begins with a clean picture.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import httpx
+import structlog
+from lightkube.config.kubeconfig import SingleConfig
+
+from inferplane_operator.cluster.agent_pages import AgentPages
+from inferplane_operator.cluster.applied import Memory
+from inferplane_operator.cluster.audit import Audit
+from inferplane_operator.cluster.auditing import Auditor
+from inferplane_operator.cluster.canary_counters import CanaryCounters
+from inferplane_operator.cluster.event_recording import EventRecorder
+from inferplane_operator.cluster.health import Health
+from inferplane_operator.cluster.intake import Intake
+from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
+from inferplane_operator.cluster.leadership import Leadership, LeaseName, LeaseTimes
+from inferplane_operator.cluster.metrics import OperatorMetrics
+from inferplane_operator.cluster.model_revisions import ModelHub, ModelRevisions
+from inferplane_operator.cluster.objects import Objects
+from inferplane_operator.cluster.reconciling import Core, Steps
+from inferplane_operator.cluster.store import Store
+from inferplane_operator.cluster.transport import KubeTransport
+from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.cluster.workers import Workers
+from inferplane_operator.cluster.writing import Writer
+from inferplane_operator.handlers.watching import Watches
+from inferplane_operator.settings import OperatorSettings
+from inferplane_runtime.clock import Clock, SystemClock
+from inferplane_runtime.http.api import Limits
+from inferplane_runtime.http.client import split_address
+from inferplane_runtime.http.server import HttpServer
+from inferplane_runtime.lifecycle import StopSignal
+from inferplane_runtime.settings import SettingsError
+
+_log = structlog.get_logger("inferplane.operator")
+
+
+class _Troubles:
+    """Requests that failed, and listings of what was known already."""
+
+    def __init__(self, transport: KubeTransport, intake: Intake) -> None:
+        self._transport = transport
+        self._intake = intake
+        self._failures = 0
+
+    def take(self) -> bool:
+        found = self._intake.listed_again or self._transport.failures != self._failures
+        self._intake.listed_again, self._failures = False, self._transport.failures
+        return found
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(
+        self, settings: OperatorSettings, config: SingleConfig, *, core: Core, hub: ModelHub, identity: str
+    ) -> None:
+        clock: Clock = SystemClock()
+        self._settings = settings
+        self._transport = KubeTransport(config)
+        self._client = httpx.AsyncClient(trust_env=False)
+        self.metrics = OperatorMetrics()
+        self.health = Health()
+        self.store = Store()
+        objects, memory, now = Objects(self._transport), Memory(), clock.monotonic
+        self._leadership = Leadership(
+            objects,
+            LeaseName(settings.lease_namespace or config.namespace, settings.lease_name),
+            identity=identity,
+            times=LeaseTimes(settings.lease_duration, settings.renew_deadline, settings.retry_period),
+            now=now,
+            wall=clock.wall,
+        )
+        allowed = self._leadership.check
+        recorder = EventRecorder(objects, allowed=allowed, wall=clock.wall, identity=identity, metrics=self.metrics)
+        writer = Writer(objects, self.store, recorder=recorder, memory=memory, allowed=allowed, metrics=self.metrics)
+        pages = AgentPages(self._client)
+        self._revisions = ModelRevisions(hub, now=now, queue=self._look_again)
+        facts = (self._revisions, CanaryCounters(pages, now=now), pages)
+        steps = Steps(self.store, writer, core, facts=facts, wall=clock.wall)
+        self.workers = Workers(steps.step, count=settings.workers, now=now, metrics=self.metrics)
+        self._intake = Intake(self.store, self.workers, memory, now=now)
+        self._stop = StopSignal()
+        self._watches = Watches(
+            objects,
+            self._intake,
+            config,
+            namespaces=settings.namespaces,
+            take_signals=self._take_signals,
+            on_restart=self.metrics.watches_restarted,
+        )
+        audit = Audit(objects, self.store, settings.namespaces, on_gone=self._intake.dropped)
+        self._auditor = Auditor(
+            audit,
+            kinds=lambda: self._watches.kinds,
+            restart=self._watches.restart,
+            troubles=_Troubles(self._transport, self._intake),
+            health=self.health,
+            metrics=self.metrics,
+            period_s=settings.audit_period,
+        )
+        self._health_http = HttpServer(self.health.handle, limits=Limits(max_connections=64))
+        self._metrics_http = HttpServer(self.metrics.handler(self._picture), limits=Limits(max_connections=64))
+
+    async def run(self, stop: StopSignal) -> int:
+        """Run until told to stop, or until the Lease is lost; return the exit code."""
+        self._stop = stop
+        try:
+            await self._listen()
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watches.run(), name="watches")
+                code = await self._serve(stop, group)
+                watching.cancel()
+            return code
+        finally:
+            await self._close()
+
+    async def _serve(self, stop: StopSignal, group: asyncio.TaskGroup) -> int:
+        if not await _unless_stopped(stop, self._auditor.warm()):
+            return 0
+        _log.info("store is warm", objects=len(self.store))
+        auditing = group.create_task(self._auditor.run(), name="audit")
+        try:
+            if not await _unless_stopped(stop, self._leadership.acquire()):
+                return 0
+            self._take_over()
+            return await self._lead(stop)
+        finally:
+            auditing.cancel()
+
+    async def _lead(self, stop: StopSignal) -> int:
+        work = asyncio.create_task(self.workers.run(), name="workers")
+        hold = asyncio.create_task(self._leadership.hold(), name="hold-lease")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({work, hold, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if hold.done():
+                return 1
+            self.workers.drain()
+            await asyncio.wait({work}, timeout=self._settings.drain_timeout)
+            return 0
+        finally:
+            self.health.leading = False
+            self.metrics.leading(leads=False)
+            await _cancelled(work, hold, stopped)
+            await self._leadership.release()
+
+    def _take_over(self) -> None:
+        self.health.leading = True
+        self.metrics.leading(leads=True)
+        for kind in (SERVICE, KV_STORE, ROUTE, ADAPTER):
+            for stored in self.store.of_kind(kind.kind):
+                self._look_again(WorkKey(kind.kind, stored.id.namespace, stored.id.name))
+
+    def _take_signals(self) -> None:
+        self._stop.install()
+
+    def _look_again(self, key: WorkKey) -> None:
+        self.workers.add(key)
+
+    def _picture(self) -> None:
+        self.metrics.picture(
+            depth=self.workers.depth, objects=len(self.store), event_ages_s=self._intake.event_ages_s()
+        )
+
+    async def _listen(self) -> None:
+        await _bound("--listen-health", self._settings.listen_health, self._health_http)
+        await _bound("--listen-metrics", self._settings.listen_metrics, self._metrics_http)
+        _log.info("listening", health=self._health_http.port, metrics=self._metrics_http.port)
+
+    async def _close(self) -> None:
+        self._health_http.close()
+        self._metrics_http.close()
+        await self._revisions.close()
+        await self._client.aclose()
+        await self._transport.close()
+
+
+async def _bound(flag: str, address: str, server: HttpServer) -> None:
+    """Name the flag whose address cannot be had."""
+    try:
+        await server.start(*split_address(address))
+    except OSError as error:
+        raise SettingsError(flag, f"cannot listen on {address}: {error}") from error
+
+
+async def _unless_stopped(stop: StopSignal, work: Coroutine[Any, Any, None]) -> bool:
+    """Await `work`; False if the stop signal came first."""
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            return False
+        await task
+        return True
+    finally:
+        await _cancelled(task, stopped)
+
+
+async def _cancelled(*tasks: "asyncio.Task[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    for found in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(found, Exception):
+            raise found

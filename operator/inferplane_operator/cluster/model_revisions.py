@@ -1,0 +1,116 @@
+"""The commit that a model's revision stands for: `Observed.model_revision`, asked of a hub once and then kept.
+
+Problem.  A branch moves; a service must not change its weights because the operator was restarted or somebody edited an
+objective; and a hub that is slow or away must not hold up anything else.
+Idea.  What the status says holds while the model is described as it was.  Otherwise the hub is asked in a task of its
+own; the service is looked at again when the answer is there.
+Trade-off.  A new service waits for its hub, while a known one never does.
+Invariant.  Equal descriptions that are asked for together are asked once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from inferplane_engine.memory import ModelFacts
+from inferplane_operator.cluster.applied import digest
+from inferplane_operator.cluster.facts import Gathered
+from inferplane_operator.cluster.kinds import SERVICE
+from inferplane_operator.cluster.raw import part, text
+from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.reconcile.values import Manifest, Observed
+
+_PATIENCE_S = 3.0
+_RETRY_S = 30.0
+_KEEP_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A commit, or why there is none."""
+
+    revision: str = ""
+    problem: str = ""
+    facts: ModelFacts | None = None
+    """What the model says of itself, where it does."""
+
+
+class ModelHub(Protocol):
+    async def resolve(self, model: Manifest, /) -> Resolution:
+        """Resolve `spec.model`; errors are part of the answer."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    resolution: Resolution
+    at: float
+
+
+class ModelRevisions:
+    """A fact source."""
+
+    def __init__(self, hub: ModelHub, *, now: Callable[[], float], queue: Callable[[WorkKey], None]) -> None:
+        self._hub = hub
+        self._now = now
+        self._queue = queue
+        self._known: dict[str, _Known] = {}
+        self._asking: dict[str, asyncio.Task[Resolution]] = {}
+
+    async def add_to(self, observed: Observed) -> Gathered:
+        model = part(observed.service, "spec", "model")
+        if not part(model, "source").get("hf"):
+            return Gathered(observed)
+        pinned = pinned_revision(observed)
+        if pinned:
+            return Gathered(replace(observed, model_revision=pinned))
+        resolution = await self._resolve(model, observed.service["metadata"])
+        again = _RETRY_S if resolution.problem else None
+        found = replace(observed, model_revision=resolution.revision, model_problem=resolution.problem)
+        found = replace(found, model_facts=resolution.facts)
+        return Gathered(found, again)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Answers are about models, not services; they age."""
+
+    async def close(self) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    async def _resolve(self, model: Manifest, metadata: Any) -> Resolution:
+        key, now = digest(model), self._now()
+        known = self._known.get(key)
+        if known is not None and now - known.at < (_RETRY_S if known.resolution.problem else _KEEP_S):
+            return known.resolution
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._hub.resolve(model), name="resolve-model")
+            task.add_done_callback(lambda done: self._answered(key, done))
+        await asyncio.wait({task}, timeout=_PATIENCE_S)
+        if task.done():
+            return task.result()
+        namespace, name = str(metadata.get("namespace", "")), str(metadata["name"])
+        task.add_done_callback(lambda _: self._queue(WorkKey(SERVICE.kind, namespace, name)))
+        return Resolution(problem="the hub has not answered yet")
+
+    def _answered(self, key: str, task: "asyncio.Task[Resolution]") -> None:
+        del self._asking[key]
+        if not task.cancelled() and task.exception() is None:
+            self._known[key] = _Known(task.result(), self._now())
+
+
+def pinned_revision(observed: Observed) -> str:
+    """Return the commit that the status holds, if it was resolved from this very description of the model."""
+    status, metadata = part(observed.service, "status"), part(observed.service, "metadata")
+    pinned = text(status, "modelRevision")
+    if not pinned:
+        return ""
+    if status.get("observedGeneration") == metadata.get("generation"):
+        return pinned
+    model, name = part(observed.service, "spec", "model"), f"{metadata['name']}-{text(status, 'revision')}"
+    for revision in observed.histories:
+        if revision["metadata"]["name"] == name and part(revision, "data", "spec", "model") == model:
+            return pinned
+    return ""

@@ -1,0 +1,100 @@
+"""The verbs of an API server on raw objects."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import orjson
+
+from inferplane_operator.cluster.kinds import Kind, kind_of
+from inferplane_operator.cluster.raw import items, text
+from inferplane_operator.cluster.transport import (
+    APPLY_PATCH,
+    MERGE_PATCH,
+    METADATA_ONLY,
+    Call,
+    Transport,
+    raise_for,
+)
+from inferplane_operator.reconcile.values import Manifest, Reference
+
+_PAGE = 500
+
+
+class Objects:
+    """Each method is one request; errors are those of `cluster.errors`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def apply(self, manifest: Manifest, *, manager: str) -> Manifest:
+        """Apply server-side, taking over fields that others own."""
+        kind, namespace, name = _address(manifest)
+        query = (("fieldManager", manager), ("force", "true"))
+        return await self._object(Call("PATCH", kind.path(namespace, name), query, _json(manifest), APPLY_PATCH))
+
+    async def create(self, manifest: Manifest, *, manager: str) -> Manifest:
+        kind, namespace, _ = _address(manifest)
+        return await self._object(Call("POST", kind.path(namespace), (("fieldManager", manager),), _json(manifest)))
+
+    async def replace(self, manifest: Manifest, *, manager: str) -> Manifest:
+        """Write the whole object; its resourceVersion must be the current one."""
+        kind, namespace, name = _address(manifest)
+        query = (("fieldManager", manager),)
+        return await self._object(Call("PUT", kind.path(namespace, name), query, _json(manifest)))
+
+    async def merge(self, reference: Reference, patch: Manifest, *, subresource: str, manager: str) -> Manifest:
+        kind = kind_of(reference.api_version, reference.kind)
+        path = kind.path(reference.namespace, reference.name, subresource)
+        return await self._object(Call("PATCH", path, (("fieldManager", manager),), _json(patch), MERGE_PATCH))
+
+    async def delete(self, reference: Reference) -> None:
+        kind = kind_of(reference.api_version, reference.kind)
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if reference.uid:
+            options["preconditions"] = {"uid": reference.uid}
+        await self._object(Call("DELETE", kind.path(reference.namespace, reference.name), (), _json(options)))
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        return await self._object(Call("GET", kind.path(namespace, name)))
+
+    async def plurals(self, api_version: str) -> frozenset[str]:
+        """Return the resources of a group and version."""
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        answer = await self._object(Call("GET", root))
+        return frozenset(str(entry["name"]) for entry in items(answer, "resources"))
+
+    async def metadata(self, kind: Kind, namespace: str) -> AsyncIterator[Manifest]:
+        """Page through all objects, their metadata alone."""
+        after = ""
+        while True:
+            query = [("limit", str(_PAGE))]
+            query += [("labelSelector", kind.selector)] if kind.selector else []
+            query += [("continue", after)] if after else []
+            page = await self._object(Call("GET", kind.path(namespace), tuple(query), accept=METADATA_ONLY))
+            for item in items(page, "items"):
+                yield item
+            after = text(page, "metadata", "continue")
+            if not after:
+                return
+
+    async def _object(self, call: Call) -> Manifest:
+        answer = await self._transport.send(call)
+        raise_for(call, answer)
+        return cast("Manifest", orjson.loads(answer.body))
+
+
+def reference_to(manifest: Manifest) -> Reference:
+    metadata = manifest["metadata"]
+    return Reference(
+        str(manifest["apiVersion"]), str(manifest["kind"]), str(metadata.get("namespace", "")), str(metadata["name"])
+    )
+
+
+def _address(manifest: Manifest) -> tuple[Kind, str, str]:
+    metadata = manifest["metadata"]
+    kind = kind_of(str(manifest["apiVersion"]), str(manifest["kind"]))
+    return kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value)
