@@ -3,8 +3,10 @@
 The same list for people is docs/verified.md; whoever runs something for the first time takes it out of both.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
@@ -34,27 +36,71 @@ class Use:
     devices: int = 1
     """Of one worker, all kinds of parallelism together."""
     ranks: int = 1
+    nodes: int = 1
+    """That one worker is spread over."""
     adapters: bool = False
+    expert: bool = False
+    quantised_kv: bool = False
+    speculation: bool = False
+    slices: bool = False
+    """Parts of devices (MIG)."""
+    claims: bool = False
+    """Devices by dynamic resource allocation."""
 
 
-_DEVICES: Final = {Device.CUDA: "CUDA devices", Device.ROCM: "ROCm devices", Device.XPU: "XPU devices"}
+SGLANG: Final = Unverified("SGLang", Degree.CONTRACT_ONLY)
+TRANSFER: Final = Unverified("KV transfer between devices", Degree.NEVER_RUN)
+RANKS: Final = Unverified("data-parallel ranks", Degree.CONTRACT_ONLY)
+PARALLEL: Final = Unverified("tensor or pipeline parallelism", Degree.CONTRACT_ONLY)
+NODES: Final = Unverified("a worker on several nodes", Degree.NEVER_RUN)
+ADAPTERS: Final = Unverified("LoRA adapters", Degree.CONTRACT_ONLY)
+EXPERT: Final = Unverified("expert parallelism", Degree.CONTRACT_ONLY)
+QUANTISED_KV: Final = Unverified("quantised KV blocks", Degree.CONTRACT_ONLY)
+SPECULATION: Final = Unverified("speculative decoding", Degree.CONTRACT_ONLY)
+SLICES: Final = Unverified("slices of a device", Degree.NEVER_RUN)
+CLAIMS: Final = Unverified("devices by resource claims", Degree.NEVER_RUN)
+DEVICES: Final[Mapping[Device, Unverified]] = MappingProxyType(
+    {
+        Device.CUDA: Unverified("CUDA devices", Degree.NEVER_RUN),
+        Device.ROCM: Unverified("ROCm devices", Degree.NEVER_RUN),
+        Device.XPU: Unverified("XPU devices", Degree.NEVER_RUN),
+        Device.NPU: Unverified("Ascend devices", Degree.NEVER_RUN),
+    }
+)
+KNOWN: Final = (
+    SGLANG,
+    *DEVICES.values(),
+    TRANSFER,
+    RANKS,
+    PARALLEL,
+    NODES,
+    ADAPTERS,
+    EXPERT,
+    QUANTISED_KV,
+    SPECULATION,
+    SLICES,
+    CLAIMS,
+)
+"""Everything that `unverified` can say; docs/verified.md has a line for each."""
 
 
 def unverified(use: Use) -> tuple[Unverified, ...]:
     """Return what nobody has run; empty when a test runs all of it with real programs."""
     if use.engine is EngineType.SIM:
         return ()
-    found: list[Unverified] = []
-    if use.engine is EngineType.SGLANG:
-        found.append(Unverified("SGLang", Degree.CONTRACT_ONLY))
-    if use.device in _DEVICES:
-        found.append(Unverified(_DEVICES[use.device], Degree.NEVER_RUN))
-        if use.hands_over:
-            found.append(Unverified("KV transfer between devices", Degree.NEVER_RUN))
-    if use.ranks > 1:
-        found.append(Unverified("data-parallel ranks", Degree.CONTRACT_ONLY))
-    if use.devices > use.ranks:
-        found.append(Unverified("tensor or pipeline parallelism", Degree.CONTRACT_ONLY))
-    if use.adapters:
-        found.append(Unverified("LoRA adapters", Degree.CONTRACT_ONLY))
-    return tuple(found)
+    found = [SGLANG] if use.engine is EngineType.SGLANG else []
+    if use.device in DEVICES:
+        found.append(DEVICES[use.device])
+        found += [TRANSFER] if use.hands_over else []
+    uses = (
+        (RANKS, use.ranks > 1),
+        (PARALLEL, use.devices > use.ranks),
+        (NODES, use.nodes > 1),
+        (ADAPTERS, use.adapters),
+        (EXPERT, use.expert),
+        (QUANTISED_KV, use.quantised_kv),
+        (SPECULATION, use.speculation),
+        (SLICES, use.slices),
+        (CLAIMS, use.claims),
+    )
+    return (*found, *(what for what, used in uses if used))
