@@ -184,6 +184,15 @@ class SloSummary(WireModel):
     requests: int = Field(default=0, ge=0, description="Requests in the window.")
 
 
+class RolloutSummary(WireModel):
+    """How far a change has come; gone when it is done."""
+
+    revision: str = Field(description="Revision that is rolled out.")
+    ready: int = Field(default=0, ge=0, description="Most workers of it that served at once.")
+    old: int = Field(default=0, ge=0, description="Fewest workers of other revisions that there were.")
+    progressed_at: str = Field(default="", description="When one of the two last improved; RFC 3339.")
+
+
 class Columns(WireModel):
     """What a list of services shows, as text."""
 
@@ -202,6 +211,15 @@ class InferenceServiceStatus(WireModel):
     model_revision: str = Field(default="", description="Commit that the model's revision resolved to.")
     revision: str = Field(default="", description="Revision that new workers have.")
     stable_revision: str = Field(default="", description="Last revision that was wholly ready.")
+    failed_revision: str = Field(
+        default="",
+        description="Revision that failed and was taken back; not tried again until the service asks for another.",
+    )
+    failed_attempt: str = Field(
+        default="", description="Value of the annotation `inferplane.dev/retry` then; another value tries again."
+    )
+    failure: str = Field(default="", description="Why it failed.")
+    rollout: RolloutSummary | None = Field(default=None, description="The change that is being rolled out.")
     prefill: PoolSummary | None = Field(default=None, description="The prefill pool.")
     decode: PoolSummary | None = Field(default=None, description="The decode pool.")
     slo: SloSummary | None = Field(default=None, description="The objective, measured.")

@@ -63,6 +63,16 @@ class RevisionStatus(WireModel):
     ready_replicas: int = Field(default=0, ge=0, description="Workers of it that serve.")
 
 
+class StartupSummary(WireModel):
+    """How long the worker that became ready last took to start, phase by phase."""
+
+    worker: str = Field(description="The worker: its Pod.")
+    scheduled_s: Duration = Field(default=0.0, description="From creation until it had a node.")
+    initialized_s: Duration = Field(default=0.0, description="Volumes, images and containers that run first.")
+    started_s: Duration = Field(default=0.0, description="Until the engine's program ran.")
+    ready_s: Duration = Field(default=0.0, description="Until the engine served: weights, compilation, first answer.")
+
+
 class PoolStatus(WireModel):
     observed_generation: int = Field(default=0, ge=0, description="Generation of the spec that this speaks of.")
     conditions: Conditions = Field(default=(), description="One per type.")
@@ -75,4 +85,5 @@ class PoolStatus(WireModel):
     revisions: tuple[RevisionStatus, ...] = Field(
         default=(), description="Workers by revision.", json_schema_extra=keyed_by("revision")
     )
+    startup: StartupSummary | None = Field(default=None, description="How long the last start took.")
     scaled_by: str = Field(default="", description="Field manager that set replicas last.")

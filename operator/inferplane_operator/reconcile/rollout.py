@@ -81,6 +81,7 @@ class Plan:
     replicas: Mapping[tuple[str, str], int]
     complete: bool
     waiting: str = ""
+    awaits_verdict: bool = False
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
     """Workers wanted by pool that the budget does not allow."""
 
@@ -97,7 +98,13 @@ def plan(given: Rollout) -> Plan:
     if given.frozen:
         return Plan(_held(rollout), complete=_complete(rollout), waiting="frozen", refused=refused)
     replicas = _step(rollout) if _rolling(rollout) else _sized(rollout)
-    return Plan(replicas, complete=_complete(rollout), waiting=_waiting(rollout), refused=refused)
+    return Plan(
+        replicas,
+        complete=_complete(rollout),
+        waiting=_waiting(rollout),
+        awaits_verdict=_awaits_verdict(rollout),
+        refused=refused,
+    )
 
 
 def peak_devices(replicas: Mapping[tuple[str, str], int], pools: Sequence[PoolState]) -> int:
@@ -129,9 +136,13 @@ def _waiting(given: Rollout) -> str:
     if _rolling(given) and not missing:
         missing = [pool.name for pool in given.pools if any(state.replicas for state in pool.old(given.target))]
         return f"old workers of {', '.join(missing)} to go"
-    if _paired(given) and not _unlocked(given) and given.canary is not None:
+    if _awaits_verdict(given) and given.canary is not None:
         return f"the canary's verdict: {given.canary.message}" if given.canary.message else "the canary's verdict"
     return f"ready workers of {', '.join(missing)}" if missing else ""
+
+
+def _awaits_verdict(given: Rollout) -> bool:
+    return _rolling(given) and _paired(given) and not _unlocked(given)
 
 
 def _paired(given: Rollout) -> bool:
@@ -155,18 +166,29 @@ def _share(pool: PoolState, target: str) -> Fraction:
 
 
 def _within_budget(given: Rollout) -> tuple[PoolState, ...]:
-    """Lower what is wanted to what the budget allows, shares of all pools alike."""
-    limit = given.max_devices
-    if limit is None or sum(pool.wanted * pool.devices for pool in given.pools if not pool.retiring) <= limit:
+    """Lower what is wanted, and the surge, to what the budget allows; shares of all pools stay alike."""
+    if given.max_devices is None:
         return given.pools
-    granted = {pool.name: 0 if pool.devices and not pool.retiring else pool.wanted for pool in given.pools}
-    while waiting := [
-        pool for pool in given.pools if granted[pool.name] < pool.wanted and pool.devices and pool.devices <= limit
-    ]:
-        poorest = min(waiting, key=lambda pool: Fraction(granted[pool.name], pool.wanted))
+    going = sum(pool.devices_held for pool in given.pools if pool.retiring)
+    kept = tuple(pool for pool in given.pools if not pool.retiring)
+    wanted, left = _granted(kept, {pool.name: pool.wanted for pool in kept}, given.max_devices - going)
+    surge, _ = _granted(kept, {pool.name: pool.max_surge for pool in kept}, left)
+    return tuple(
+        pool if pool.retiring else replace(pool, wanted=wanted[pool.name], max_surge=surge[pool.name])
+        for pool in given.pools
+    )
+
+
+def _granted(pools: Sequence[PoolState], asked: Mapping[str, int], limit: int) -> tuple[dict[str, int], int]:
+    """Share `limit` devices out, one worker at a time to the pool with the least share; return what is left too."""
+    if (needed := sum(asked[pool.name] * pool.devices for pool in pools)) <= limit:
+        return dict(asked), limit - needed
+    granted = {pool.name: 0 if pool.devices else asked[pool.name] for pool in pools}
+    while waiting := [pool for pool in pools if granted[pool.name] < asked[pool.name] and pool.devices <= limit]:
+        poorest = min(waiting, key=lambda pool: Fraction(granted[pool.name], asked[pool.name]))
         granted[poorest.name] += 1
         limit -= poorest.devices
-    return tuple(replace(pool, wanted=granted[pool.name]) for pool in given.pools)
+    return granted, limit
 
 
 # ---- no rollout
@@ -176,9 +198,11 @@ def _sized(given: Rollout) -> dict[tuple[str, str], int]:
     """One revision only: what is wanted, as far as devices are free."""
     replicas, spare = _as_is(given), _spare(given)
     for pool in given.pools:
-        now, wanted = pool.of(given.target).replicas, 0 if pool.retiring else pool.wanted
-        more, spare = _affordable(pool, wanted - now, spare)
-        replicas[pool.name, given.target] = min(now, wanted) + more
+        if pool.retiring:
+            continue
+        now = pool.of(given.target).replicas
+        more, spare = _affordable(pool, pool.wanted - now, spare)
+        replicas[pool.name, given.target] = min(now, pool.wanted) + more
     return replicas
 
 
@@ -225,7 +249,7 @@ def _step(given: Rollout) -> dict[tuple[str, str], int]:
         min((_share(pool, given.target) for pool in _active(given)), default=Fraction(1)) if unlocked else Fraction(0)
     )
     for pool in given.pools:
-        room = _Room.of(pool, given, unlocked=unlocked, share=share, spare=spare)
+        room = _Room.of(pool, given, unlocked=unlocked, share=share)
         new, old = room.settle()
         now = pool.of(given.target).replicas
         more, spare = _affordable(pool, new - now, spare)
@@ -255,12 +279,13 @@ class _Room:
     floor: int
 
     @classmethod
-    def of(cls, pool: PoolState, given: Rollout, *, unlocked: bool, share: Fraction, spare: int | None) -> "_Room":
+    def of(cls, pool: PoolState, given: Rollout, *, unlocked: bool, share: Fraction) -> "_Room":
         state, states = pool.of(given.target), pool.old(given.target)
         wanted = 0 if pool.retiring else pool.wanted
         most_new = wanted if unlocked else min(wanted, 1)
         new = min(state.replicas, wanted)
-        way = _making_way(pool, short=_short(pool, most_new - new, spare), unlocked=unlocked, share=share)
+        way = _making_way(pool, unlocked=unlocked, share=share)
+        crowded = any(each.short_of_room for each in given.pools)
         old = sum(each.replicas for each in states)
         return cls(
             new=new,
@@ -269,7 +294,7 @@ class _Room:
             old_ready=sum(min(each.ready, each.replicas) for each in states),
             most_new=most_new,
             most_old=min(old, max(0, ceil(pool.wanted * (1 - share)) - way)),
-            ceiling=pool.wanted + pool.max_surge,
+            ceiling=pool.wanted + (0 if crowded else pool.max_surge),
             floor=max(0, wanted - max(way, pool.max_unavailable)),
         )
 
@@ -285,17 +310,9 @@ class _Room:
         return max(0, min(self.most_new, self.ceiling - old)), old
 
 
-def _short(pool: PoolState, lacking: int, spare: int | None) -> bool:
-    """Whether a new worker can come only when an old one goes."""
-    if pool.retiring:
-        return False
-    too_dear = spare is not None and lacking > 0 and spare < pool.devices
-    return pool.max_surge == 0 or pool.short_of_room or too_dear
-
-
-def _making_way(pool: PoolState, *, short: bool, unlocked: bool, share: Fraction) -> int:
-    """Old workers that may go before a new one is ready."""
-    if short:
+def _making_way(pool: PoolState, *, unlocked: bool, share: Fraction) -> int:
+    """Return how many old workers may go before a new one is ready."""
+    if not pool.retiring and (pool.max_surge == 0 or pool.short_of_room):
         return max(1, pool.max_unavailable) if unlocked else 1
     return pool.max_unavailable if share > 0 else 0
 

@@ -1,0 +1,109 @@
+"""What a service was before: a ControllerRevision per revision, with its spec and its rendered templates.
+
+It is where `rollback` reads what to go back to, and where a revision that is used again finds the very template that it
+had, whatever a newer operator would render.
+Invariant.  An entry's data never changes; using a revision again only makes it the newest.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from inferplane_api.catalogue import WorkerRole
+from inferplane_operator.reconcile.statuses import reference_to
+from inferplane_operator.reconcile.values import Create, Delete, Manifest, Merge, Observed, Write
+from inferplane_operator.render import names
+from inferplane_operator.render.objects import APPS, common_labels, controller_reference
+
+KEPT: Final = 5
+
+
+class Hold(StrEnum):
+    """Why the target is not what the spec asks for."""
+
+    NONE = ""
+    FROZEN = "frozen"
+    FAILED = "failed"
+    UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What workers shall be; `revision` is "" while nothing can be started yet."""
+
+    revision: str
+    templates: Mapping[WorkerRole, Mapping[str, Any]]
+    hold: Hold = Hold.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision; `templates` by the role of their pool."""
+
+    revision: str
+    number: int
+    spec: Mapping[str, Any]
+    model_revision: str
+    templates: Mapping[str, Mapping[str, Any]]
+    found: Manifest
+
+
+def entries(observed: Observed) -> dict[str, Entry]:
+    """Return what is known of earlier revisions, oldest first."""
+    read = sorted((_entry(found) for found in observed.histories), key=lambda entry: (entry.number, entry.revision))
+    return {entry.revision: entry for entry in read}
+
+
+def history_writes(
+    known: Mapping[str, Entry],
+    service: Manifest,
+    target: Target,
+    *,
+    model_revision: str,
+    used: Collection[str],
+) -> list[Write]:
+    """Make the wanted revision the newest entry, and forget what is neither among the last five nor in use."""
+    newest = max((entry.number for entry in known.values()), default=0)
+    mine = known.get(target.revision)
+    writes: list[Write] = []
+    if mine is None:
+        writes.append(Create(controller_revision(service, target, model_revision=model_revision, number=newest + 1)))
+    elif mine.number < newest:
+        writes.append(Merge(reference_to(mine.found), {"revision": newest + 1}))
+    others = [entry for entry in known.values() if entry.revision != target.revision]
+    old = others[: max(0, len(others) - (KEPT - 1))]
+    return writes + [Delete(reference_to(entry.found)) for entry in old if entry.revision not in used]
+
+
+def controller_revision(service: Manifest, target: Target, *, model_revision: str, number: int) -> dict[str, Any]:
+    metadata = service["metadata"]
+    return {
+        "apiVersion": APPS,
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{metadata['name']}-{target.revision}",
+            "namespace": metadata.get("namespace", "default"),
+            "labels": {**common_labels(str(metadata["name"])), names.LABEL_REVISION: target.revision},
+            "ownerReferences": [controller_reference(service)],
+        },
+        "revision": number,
+        "data": {
+            "spec": service["spec"],
+            "modelRevision": model_revision,
+            "templates": {role.value: template for role, template in target.templates.items()},
+        },
+    }
+
+
+def _entry(found: Manifest) -> Entry:
+    metadata, data = found["metadata"], found.get("data") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    return Entry(
+        revision=labels.get(names.LABEL_REVISION) or str(metadata["name"]).rpartition("-")[2],
+        number=int(found.get("revision", 0)),
+        spec=data.get("spec") or {},
+        model_revision=str(data.get("modelRevision") or ""),
+        templates=data.get("templates") or {},
+        found=found,
+    )

@@ -1,0 +1,228 @@
+"""One service at one moment, read and rendered: what planning, writing and the status all look at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from inferplane_api.catalogue import WorkerRole
+from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
+from inferplane_operator.reconcile.history import Entry, Target, entries
+from inferplane_operator.reconcile.node_failures import failing_nodes
+from inferplane_operator.reconcile.rollout import Plan, PoolState, RevisionState, Rollout, plan
+from inferplane_operator.reconcile.targets import (
+    FREEZE,
+    PAUSED,
+    Sources,
+    current_revision,
+    flag,
+    role_of,
+    target_of,
+)
+from inferplane_operator.reconcile.values import Manifest, Observed
+from inferplane_operator.reconcile.workers import Worker, Workload, workers_of, workloads_of
+from inferplane_operator.render import RenderOptions, render_service
+from inferplane_operator.render.adapter_need import Present, offered_by
+from inferplane_operator.render.fitting import check_memory
+from inferplane_operator.render.multi_node import nodes_of
+from inferplane_operator.render.objects import SERVICE_REPLICAS
+from inferplane_operator.render.values import RenderedPool, RenderedService
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What reconciling takes from the operator's own configuration."""
+
+    options: RenderOptions = field(default_factory=RenderOptions)
+    gateway_url: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    observed: Observed
+    settings: Settings
+    service: InferenceService
+    adapters: tuple[LoRAAdapter, ...]
+    rendered: RenderedService
+    known: Mapping[str, Entry]
+    target: Target
+    workers: tuple[Worker, ...]
+    workloads: tuple[Workload, ...]
+
+    @property
+    def raw(self) -> Manifest:
+        return self.observed.service
+
+    @property
+    def generation(self) -> int:
+        return int(self.raw["metadata"].get("generation", 0))
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return self.raw.get("status") or {}
+
+    @property
+    def stable(self) -> str:
+        return str(self.status.get("stableRevision") or "")
+
+    @property
+    def paused(self) -> bool:
+        return flag(self.raw, PAUSED)
+
+    @property
+    def frozen(self) -> bool:
+        return flag(self.raw, FREEZE)
+
+    @property
+    def pools(self) -> Sequence[Manifest]:
+        """Pools that are not being deleted."""
+        return [pool for pool in self.observed.pools if not pool["metadata"].get("deletionTimestamp")]
+
+    def pool(self, role: WorkerRole) -> Manifest | None:
+        return next((pool for pool in self.pools if role_of(pool) is role), None)
+
+    def rendered_pool(self, role: WorkerRole) -> RenderedPool | None:
+        return next((pool for pool in self.rendered.pools if pool.role is role), None)
+
+    @property
+    def lacks_pools(self) -> bool:
+        """Whether a pool of the target is yet to be made; its workers come when it is there."""
+        return not self.target.revision or any(self.pool(role) is None for role in self.target.templates)
+
+    def of_pool(self, pool: Manifest) -> tuple[Worker, ...]:
+        name = pool["metadata"]["name"]
+        return tuple(worker for worker in self.workers if worker.pool == name)
+
+    def wanted(self, pool: Manifest) -> int:
+        """Return the workers wanted: the pool's own number, unless the service's changed since it was carried out."""
+        moved = self.moved_replicas(pool)
+        return int(pool["spec"].get("replicas", 0)) if moved is None else moved
+
+    def moved_replicas(self, pool: Manifest) -> int | None:
+        """Return the service's own number where it is another one than was carried out last."""
+        rendered = self.rendered_pool(role_of(pool))
+        annotations: Mapping[str, str] = pool["metadata"].get("annotations") or {}
+        done = annotations.get(SERVICE_REPLICAS)
+        if rendered is None or done is None or done == str(rendered.replicas):
+            return None
+        return rendered.replicas
+
+    @cached_property
+    def failing_nodes(self) -> tuple[str, ...]:
+        return failing_nodes(self.workers, self.observed.now)
+
+    @cached_property
+    def rollout(self) -> Rollout:
+        return Rollout(
+            pools=tuple(self._state(pool) for pool in self.pools),
+            target=self.target.revision,
+            stable=self.stable,
+            max_devices=self.service.spec.budget.max_devices,
+            canary=self.observed.canary,
+            frozen=self.frozen,
+        )
+
+    @cached_property
+    def plan(self) -> Plan:
+        return plan(self.rollout)
+
+    def template(self, pool: Manifest, revision: str) -> Mapping[str, Any]:
+        """Return the template of a revision's workers in a pool, {} where none is known."""
+        role = role_of(pool)
+        if revision == self.target.revision and role in self.target.templates:
+            return self.target.templates[role]
+        entry = self.known.get(revision)
+        if entry is not None and role.value in entry.templates:
+            return entry.templates[role.value]
+        found = self.workload(pool, revision)
+        return found.template if found is not None else {}
+
+    def workload(self, pool: Manifest, revision: str) -> Workload | None:
+        name = pool["metadata"]["name"]
+        return next((each for each in self.workloads if each.pool == name and each.revision == revision), None)
+
+    def devices(self, pool: Manifest) -> int:
+        """Return the devices of one worker, of the revision that takes most: a budget has to hold meanwhile."""
+        rendered, name = self.rendered_pool(role_of(pool)), pool["metadata"]["name"]
+        running = [template_devices(each.template) for each in self.workloads if each.pool == name and each.replicas]
+        return max([rendered.devices if rendered is not None else 0, *running])
+
+    def _state(self, pool: Manifest) -> PoolState:
+        workers, rollout = self.of_pool(pool), self.service.spec.rollout
+        mine = [each for each in self.workloads if each.pool == pool["metadata"]["name"]]
+        return PoolState(
+            name=str(pool["metadata"]["name"]),
+            wanted=self.wanted(pool),
+            max_surge=rollout.max_surge,
+            max_unavailable=rollout.max_unavailable,
+            devices=self.devices(pool),
+            revisions=tuple(
+                RevisionState(
+                    each.revision,
+                    each.replicas,
+                    sum(worker.ready for worker in workers if worker.revision == each.revision),
+                )
+                for each in mine
+            ),
+            pods=sum(not worker.ended for worker in workers),
+            short_of_room=any(worker.waits_for_room and worker.revision == self.target.revision for worker in workers),
+            retiring=role_of(pool) not in self.target.templates,
+        )
+
+
+def set_scene(observed: Observed, settings: Settings) -> Scene:
+    """Read and render.  Raises StoredObjectError and RenderError."""
+    service = read_stored(InferenceService, observed.service)
+    check_memory(service, observed.model_facts, settings.options.accelerators)
+    adapters = tuple(_readable(observed.adapters))
+    rendered = render_service(
+        service,
+        adapters=adapters,
+        model_revision=observed.model_revision,
+        options=settings.options,
+        present=_present(observed),
+    )
+    known, workloads = entries(observed), workloads_of(observed)
+    sources = Sources(rendered=rendered, known=known, pools=observed.pools, workloads=workloads)
+    return Scene(
+        observed=observed,
+        settings=settings,
+        service=service,
+        adapters=adapters,
+        rendered=rendered,
+        known=known,
+        target=target_of(service, observed, sources),
+        workers=workers_of(observed),
+        workloads=workloads,
+    )
+
+
+def template_devices(template: Mapping[str, Any]) -> int:
+    """Count the devices that a Pod template's worker takes: extended resources, on all of its nodes."""
+    body: Mapping[str, Any] = template.get("spec") or {}
+    limits = [(container.get("resources") or {}).get("limits") or {} for container in body.get("containers") or ()]
+    named = [amount for limit in limits for name, amount in limit.items() if "/" in name]
+    return sum(int(amount) for amount in named if str(amount).isdigit()) * nodes_of(template)
+
+
+def _readable(found: Sequence[Manifest]) -> list[LoRAAdapter]:
+    """Leave out what cannot be read; its own status says so."""
+    adapters: list[LoRAAdapter] = []
+    for each in found:
+        if each["metadata"].get("deletionTimestamp"):
+            continue
+        try:
+            adapters.append(read_stored(LoRAAdapter, each))
+        except StoredObjectError:
+            continue
+    return adapters
+
+
+def _present(observed: Observed) -> Present | None:
+    revision = current_revision(observed.pools, observed.service.get("status") or {})
+    for pool in observed.pools:
+        if revision and pool["spec"].get("revision") == revision:
+            metadata: Mapping[str, Any] = pool["spec"]["podTemplate"].get("metadata") or {}
+            return Present(revision, offered_by(metadata.get("annotations")))
+    return None

@@ -1,0 +1,124 @@
+"""The Pods and Deployments of a service, as rollouts and statuses see them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from inferplane_operator.reconcile.clock import seconds_between
+from inferplane_operator.reconcile.pending import Explanation, explain, explain_workload, is_ready, waiting_since
+from inferplane_operator.reconcile.values import Manifest, Observed
+from inferplane_operator.render import multi_node, names
+
+_FOLLOWER: Final = multi_node.COMPONENT
+_PATIENCE_S: Final = 30.0
+"""How long a Pod waits for room before an old worker makes way: a scheduler may find some, a cluster may grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One Pod that serves, or shall; the other nodes of its group do not count."""
+
+    name: str
+    pool: str
+    revision: str
+    node: str
+    created: str
+    ready: bool
+    going: bool
+    ended: bool
+    """Failed or evicted: only its object is left."""
+    pod: Manifest
+    explanation: Explanation | None = None
+    waits_for_room: bool = False
+    """For so long that nobody else will make any."""
+
+    @property
+    def living(self) -> bool:
+        return not self.going and not self.ended
+
+    @property
+    def failing(self) -> bool:
+        return self.living and self.explanation is not None and self.explanation.failing
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The Deployment (or LeaderWorkerSet) of one revision of a pool."""
+
+    name: str
+    pool: str
+    revision: str
+    replicas: int
+    template: Mapping[str, Any]
+    found: Manifest
+    problem: Explanation | None = None
+
+
+def workers_of(observed: Observed) -> tuple[Worker, ...]:
+    return tuple(
+        _worker(pod, observed) for pod in observed.pods if _labels(pod).get(names.LABEL_COMPONENT) != _FOLLOWER
+    )
+
+
+def workloads_of(observed: Observed) -> tuple[Workload, ...]:
+    """Return the workloads that are not being deleted."""
+    return tuple(_workload(found) for found in observed.deployments if not found["metadata"].get("deletionTimestamp"))
+
+
+def longest_wait_for_room_s(workers: Iterable[Worker], now: str) -> float | None:
+    """Return when the first of those that wait for room will have waited long enough; None if none waits."""
+    waiting = [
+        _PATIENCE_S - seconds_between(waiting_since(worker.pod), now)
+        for worker in workers
+        if worker.explanation is not None and worker.explanation.lacks_room and not worker.waits_for_room
+    ]
+    return max(1.0, min(waiting)) if waiting else None
+
+
+def _worker(pod: Manifest, observed: Observed) -> Worker:
+    metadata, labels = pod["metadata"], _labels(pod)
+    status: Mapping[str, Any] = pod.get("status") or {}
+    name, going = str(metadata["name"]), bool(metadata.get("deletionTimestamp"))
+    explanation = explain(pod, readiness=observed.readiness.get(name, ""))
+    patient = seconds_between(waiting_since(pod), observed.now) >= _PATIENCE_S
+    return Worker(
+        name=name,
+        pool=labels.get(names.LABEL_POOL, ""),
+        revision=labels.get(names.LABEL_REVISION, ""),
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        created=str(metadata.get("creationTimestamp", "")),
+        ready=is_ready(pod) and not going,
+        going=going,
+        ended=status.get("phase") in ("Failed", "Succeeded"),
+        pod=pod,
+        explanation=explanation,
+        waits_for_room=explanation is not None and explanation.lacks_room and patient,
+    )
+
+
+def _workload(found: Manifest) -> Workload:
+    labels, spec = _labels(found), found.get("spec") or {}
+    group: Mapping[str, Any] = spec.get("leaderWorkerTemplate") or {}
+    return Workload(
+        name=str(found["metadata"]["name"]),
+        pool=labels.get(names.LABEL_POOL, ""),
+        revision=labels.get(names.LABEL_REVISION, ""),
+        replicas=int(spec.get("replicas", 1)),
+        template=group.get("leaderTemplate") or spec.get("template") or {},
+        found=found,
+        problem=explain_workload(found),
+    )
+
+
+def victims(workers: Sequence[Worker], count: int, failing_nodes: Iterable[str]) -> tuple[Worker, ...]:
+    """Choose who shall go: those that do not serve, those on nodes that fail, those that started last."""
+    bad = set(failing_nodes)
+    by_age = sorted((worker for worker in workers if worker.living), key=lambda worker: (worker.created, worker.name))
+    newest_first = reversed(by_age)
+    order = sorted(newest_first, key=lambda worker: (worker.ready, worker.node not in bad))
+    return tuple(order[:count])
+
+
+def _labels(found: Manifest) -> Mapping[str, str]:
+    labels: Mapping[str, str] | None = found["metadata"].get("labels")
+    return labels or {}
