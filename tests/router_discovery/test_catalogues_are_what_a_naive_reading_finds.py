@@ -1,6 +1,7 @@
 """The pure function against a naive model: links broken at random, names claimed at random, seen in any order."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,6 +198,15 @@ def test_the_order_in_which_objects_are_seen_changes_nothing(objects: list[Objec
     rng.shuffle(shuffled)
 
     assert compose(picture_of(shuffled)) == compose(picture_of(objects))
+
+
+@given(clusters(), st.data())
+def test_what_was_known_before_changes_nothing(objects: list[Object], data: st.DataObject) -> None:
+    earlier = [each for each in objects if data.draw(st.integers(0, 3))]
+    picture = picture_of(objects)
+    before = compose(replace(picture_of(earlier), pods={**picture.pods}, owners={**picture.owners}))
+
+    assert compose(picture, before) == compose(picture)
 
 
 def test_the_model_sees_what_it_should() -> None:

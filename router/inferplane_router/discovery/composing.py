@@ -8,12 +8,12 @@ cluster agree.  A name appears once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from inferplane_api.catalogue import CatalogueRoute, CatalogueService, CatalogueWorker
 from inferplane_api.claims import Claim, Key, adapter_claim, alias_holders, holders
-from inferplane_router.discovery.ownership import find_workers
+from inferplane_router.discovery.ownership import Member, call_roll
 from inferplane_router.discovery.records import AdapterRecord, Picture, RouteRecord, ServiceRecord
 
 
@@ -36,26 +36,31 @@ class Composed:
     lost: frozenset[tuple[str, Key]]
     """Names, and who claims them in vain."""
     ignored: Mapping[Ignored, int]
+    members: Mapping[str, Member] = field(default_factory=dict[str, Member], compare=False)
+    """What the workers were made of; spares the next composition work."""
 
 
-def compose(picture: Picture) -> Composed:
+def compose(picture: Picture, before: Composed | None = None) -> Composed:
+    """Return the catalogue's content; `before` is an earlier one, whose parts are used again where nothing changed."""
     claims = _served_claims(picture)
     held = holders(claims)
     aliases = _alias_claims(picture.routes.values())
     held_aliases = alias_holders(aliases, held)
     services = _services(picture.services, claims, held)
-    workers, strangers = find_workers(picture, services)
+    roll = call_roll(picture, services, before.members if before is not None else {})
+    workers = (member.worker for member in roll.members.values())
     lost = _lost(claims, held) | _lost(aliases, held_aliases)
     return Composed(
         services=tuple(sorted(services.values(), key=lambda entry: (entry.namespace, entry.name))),
         routes=_routes(picture.routes.values(), held_aliases),
-        workers=workers,
+        workers=tuple(sorted(workers, key=lambda worker: worker.worker_id)),
         lost=lost,
         ignored={
-            Ignored.UNOWNED_POD: strangers,
+            Ignored.UNOWNED_POD: roll.strangers,
             Ignored.INVALID: _invalid(picture),
             Ignored.NAME_TAKEN: len(lost),
         },
+        members=roll.members,
     )
 
 

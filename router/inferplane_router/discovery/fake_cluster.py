@@ -134,6 +134,11 @@ class FakeApi:
         self._faults.setdefault(kind.kind, []).extend([error] * times)
         self._cluster.stir()
 
+    def recover(self) -> None:
+        """Answer again."""
+        self._faults.clear()
+        self._cluster.stir()
+
     def interrupt(self, error: DiscoveryError | None = None) -> None:
         """End every watch that runs: with a failure, or as API servers do after some minutes."""
         self._interruption = (self._interruption[0] + 1, error)

@@ -4,7 +4,7 @@ Problem.  A catalogue is made of ten kinds of objects that change one by one, in
 answers requests in the same thread.
 Idea.  A table a kind is kept by its own watch; whatever changes, a moment later the whole catalogue is computed anew by
 a pure function and handed over if it differs.  Nothing is patched, so nothing can be missed.
-Trade-off.  A change is worth a look at every Pod (milliseconds for a thousand); a burst is one look.
+Trade-off.  A change is worth a look at every Pod; a burst is one look.
 Invariants.  Nothing is handed over before every kind was listed once: half a picture has no workers.  While the API
 server cannot be read, the last catalogue stays.  Generations rise.
 """
@@ -137,7 +137,8 @@ class ClusterCatalogue:
             self._heard.failed()
 
     def _compose(self) -> None:
-        found, before = compose(self.picture()), self._current
+        before = self._current
+        found = compose(self.picture(), before)
         self._current = found
         if before is None or found.ignored != before.ignored:
             self._heard.ignored({str(reason): count for reason, count in found.ignored.items()})
