@@ -158,7 +158,7 @@ def test_a_resync_and_expected_blocks_reach_the_agent() -> None:
     heard = asyncio.run(scenario())
 
     assert heard[1].resync == wire.Resync(dp_rank=0, reason="gap")
-    assert heard[2].expect == wire.Expect(request_id="r", dp_rank=2, hashes=(5).to_bytes(8, "little"))
+    assert list(heard[2].expects.expects) == [wire.Expect(request_id="r", dp_rank=2, hashes=(5).to_bytes(8, "little"))]
 
 
 def test_expectations_of_one_moment_share_a_message() -> None:

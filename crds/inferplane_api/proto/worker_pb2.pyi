@@ -95,16 +95,14 @@ OUTCOME_BAD_REQUEST: Outcome
 OUTCOME_DEADLINE: Outcome
 
 class SubscriberMessage(_message.Message):
-    __slots__ = ("hello", "resync", "expect", "expects")
+    __slots__ = ("hello", "resync", "expects")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     RESYNC_FIELD_NUMBER: _ClassVar[int]
-    EXPECT_FIELD_NUMBER: _ClassVar[int]
     EXPECTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     resync: Resync
-    expect: Expect
     expects: Expects
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., expect: _Optional[_Union[Expect, _Mapping]] = ..., expects: _Optional[_Union[Expects, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., expects: _Optional[_Union[Expects, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "subscriber_epoch", "component", "want_blocks")

@@ -58,7 +58,7 @@ class StreamFleet:
         if entry is not None:
             hashes = expectation.hashes.astype("<u8", copy=False).tobytes()
             expect = wire.Expect(request_id=request_id, dp_rank=expectation.rank, hashes=hashes)
-            entry[1].tell(wire.SubscriberMessage(expect=expect))
+            entry[1].tell(wire.SubscriberMessage(expects=wire.Expects(expects=[expect])))
 
     def stop(self) -> None:
         for _, _, task in self._streams.values():

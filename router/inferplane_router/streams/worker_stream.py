@@ -183,7 +183,7 @@ async def _write(call: _Call, outbox: asyncio.Queue[wire.SubscriberMessage]) -> 
     """Send what is queued, in order; expectations that come within a moment of each other share a message."""
     while True:
         queued = [await outbox.get()]
-        if queued[0].HasField("expect"):
+        if queued[0].HasField("expects"):
             await asyncio.sleep(_GATHER_S)
         while not outbox.empty():
             queued.append(outbox.get_nowait())
@@ -192,9 +192,11 @@ async def _write(call: _Call, outbox: asyncio.Queue[wire.SubscriberMessage]) -> 
 
 
 def _joined(messages: list[wire.SubscriberMessage]) -> Iterator[wire.SubscriberMessage]:
-    for expects, run in itertools.groupby(messages, lambda message: message.HasField("expect")):
-        alike = list(run)
-        if expects and len(alike) > 1:
-            yield wire.SubscriberMessage(expects=wire.Expects(expects=[message.expect for message in alike]))
+    for expects, run in itertools.groupby(messages, lambda message: message.HasField("expects")):
+        first, *others = run
+        if expects:
+            for other in others:
+                first.expects.expects.extend(other.expects.expects)
+            yield first
         else:
-            yield from alike
+            yield from (first, *others)

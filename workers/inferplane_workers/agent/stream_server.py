@@ -101,8 +101,6 @@ class StreamServer:
                 case "resync":
                     _log.info("subscriber asks for a snapshot", reason=message.resync.reason)
                     subscription.fall_behind()
-                case "expect":
-                    self._expect(message.expect, subscription)
                 case "expects":
                     for expect in message.expects.expects:
                         self._expect(expect, subscription)
