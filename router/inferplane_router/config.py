@@ -1,13 +1,18 @@
 """The router's configuration: one file, read once; errors name the path of the field."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, from_mapping, parse_address, setting
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LONGEST_LABEL: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,17 @@ class Listen:
     """Where the addresses that were got are written, as JSON."""
 
 
+def _namespace(text: str) -> str:
+    if text and (len(text) > _LONGEST_LABEL or not _LABEL.fullmatch(text)):
+        raise ValueError(f"{text!r} is not a namespace: write its name, or nothing for all")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class KubernetesDiscovery:
     """Which cluster is watched; the defaults are those of a Pod in it."""
 
-    namespace: str = setting(help="the only one that is watched; empty: all", default="")
+    namespace: str = setting(help="the only one that is watched; empty: all", default="", parse=_namespace)
     kubeconfig: Path | None = None
     """Default: the Pod's service account, else the file that KUBECONFIG names, else ~/.kube/config."""
     context: str = setting(help="context of the kubeconfig; empty: its current one", default="")

@@ -16,7 +16,7 @@ from inferplane_api.catalogue_entries import catalogue_routes, catalogue_service
 from inferplane_operator.render.errors import RenderError
 from inferplane_operator.render.expansion import container_command, container_environment, expand
 from inferplane_operator.render.options import RenderOptions, local_options
-from inferplane_operator.render.router import RouterSettings, router_config
+from inferplane_operator.render.router import RouterSettings, cluster_router, router_config, router_grace_period_s
 from inferplane_operator.render.service import render_service
 from inferplane_operator.render.values import Manifest, RenderedPool, RenderedService
 
@@ -29,10 +29,12 @@ __all__ = [
     "RouterSettings",
     "catalogue_routes",
     "catalogue_service",
+    "cluster_router",
     "container_command",
     "container_environment",
     "expand",
     "local_options",
     "render_service",
     "router_config",
+    "router_grace_period_s",
 ]

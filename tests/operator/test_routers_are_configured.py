@@ -1,0 +1,31 @@
+"""What is rendered for a router is what a router reads."""
+
+import json
+from pathlib import Path
+
+from inferplane_operator.render import RouterSettings, cluster_router, router_config, router_grace_period_s
+from inferplane_router.config import KubernetesDiscovery, read_config
+
+
+def written(folder: Path, settings: RouterSettings) -> Path:
+    path = folder / "router.json"
+    path.write_text(json.dumps(router_config(settings)))
+    return path
+
+
+def test_a_routers_pod_watches_the_cluster_and_ends_slowly(tmp_path: Path) -> None:
+    settings = cluster_router(namespace="team")
+
+    found = read_config(written(tmp_path, settings))
+
+    assert found.discovery.kubernetes == KubernetesDiscovery(namespace="team")
+    assert found.discovery.file is None
+    assert (found.lame_duck_s, found.drain_timeout_s) == (5.0, 600.0)
+    assert router_grace_period_s(settings) == 620
+
+
+def test_a_router_of_one_machine_reads_a_file(tmp_path: Path) -> None:
+    found = read_config(written(tmp_path, RouterSettings("/cache", catalogue_file="/state/catalogue.json")))
+
+    assert found.discovery.file == Path("/state/catalogue.json")
+    assert found.discovery.kubernetes is None
