@@ -174,7 +174,7 @@ def test_the_engines_refusal_is_passed_on_and_the_routes_check_what_they_get(tmp
             await control.until_states({"wide": "failed", "nowhere": "failed"})
             errors = {each["name"]: each["error"] for each in (await control.listing())["adapters"]}
 
-            assert errors["wide"] == "LoRA rank 64 is greater than max_lora_rank 16."
+            assert errors["wide"] == "Call to add_lora method failed: LoRA rank 64 is greater than max_lora_rank 16."
             assert errors["nowhere"].endswith(f"No adapter found for {nowhere}")
             assert (await control.put("third", path=wide)).status == 409
             assert (await control.put("wide", path=wide, rank=32)).status == 400

@@ -36,8 +36,10 @@ class AdapterState(StrEnum):
     FAILED = "Failed"
     UNREACHABLE = "Unreachable"
     """The worker's agent does not answer."""
+    FULL = "Full"
+    """The worker holds as many as it may, and others come first."""
     NO_ROOM = "NoRoom"
-    """The worker was started for fewer, for a smaller rank, or without the volume of its weights."""
+    """The worker was started without adapters, for a smaller rank, or without the volume of its weights."""
 
 
 class AdapterOnWorker(WireModel):

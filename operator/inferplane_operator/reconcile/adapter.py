@@ -93,6 +93,8 @@ class UnloadAdapter:
 
 
 AdapterCall = LoadAdapter | UnloadAdapter
+Attempt = tuple[str, str, str]
+"""(worker, served name, revision)."""
 
 
 def wanted_of(adapter: LoRAAdapter, *, commit: str = "") -> WantedAdapter:
@@ -143,14 +145,14 @@ def missing(wanted: WantedAdapter, offers: AdapterNeed | None) -> str:
 
 
 def calls_for(
-    wanted: Sequence[WantedAdapter], workers: Iterable[AdapterWorker], *, resting: Collection[tuple[str, str]] = ()
+    wanted: Sequence[WantedAdapter], workers: Iterable[AdapterWorker], *, resting: Collection[Attempt] = ()
 ) -> list[AdapterCall]:
-    """Return what to tell the workers; `resting` are (worker, adapter) whose failed load is not tried again yet."""
+    """Return what to tell the workers; loads that are `resting` were tried and are not tried again yet."""
     return [call for worker in workers if not worker.problem for call in _calls(wanted, worker, resting)]
 
 
 def _calls(
-    wanted: Sequence[WantedAdapter], worker: AdapterWorker, resting: Collection[tuple[str, str]]
+    wanted: Sequence[WantedAdapter], worker: AdapterWorker, resting: Collection[Attempt]
 ) -> Iterable[AdapterCall]:
     limit = worker.offers.max_adapters if worker.offers is not None else 0
     chosen = [each for each in fitting(wanted, limit) if not missing(each, worker.offers)]
@@ -158,6 +160,6 @@ def _calls(
     yield from (UnloadAdapter(worker, each.name) for each in worker.adapters if each.name not in names)
     for each in chosen:
         report = worker.report(each.name)
-        failed = report is not None and report.state is Reported.FAILED
-        if report is None or not report.is_of(each) or (failed and (worker.name, each.name) not in resting):
+        under_way = report is not None and report.is_of(each) and report.state is not Reported.FAILED
+        if not under_way and (worker.name, each.name, each.revision) not in resting:
             yield LoadAdapter(worker, each)

@@ -10,6 +10,7 @@ from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.adapter import (
     AdapterCall,
     AdapterWorker,
+    Attempt,
     LoadAdapter,
     Reported,
     WantedAdapter,
@@ -43,7 +44,7 @@ def reconcile_adapters(
     workers: Sequence[AdapterWorker],
     *,
     commits: Mapping[str, str] | None = None,
-    resting: Collection[tuple[str, str]] = (),
+    resting: Collection[Attempt] = (),
 ) -> AdaptersOutcome:
     """Decide for one service; `commits` says what the revisions of adapters from a hub resolved to, by object name."""
     service = _service(observed)
@@ -66,7 +67,8 @@ def reconcile_adapters(
 
 def orphaned(adapter: Manifest, *, now: str) -> AdaptersOutcome:
     """Decide for an adapter whose service does not exist."""
-    service = str((adapter.get("spec") or {}).get("service", ""))
+    spec: Mapping[str, Any] = adapter.get("spec") or {}
+    service = str(spec.get("service", ""))
     words = f"there is no InferenceService {service} in this namespace"
     picture = AdapterPicture(adapter, service, verdict=Verdict(Reason.SERVICE_NOT_FOUND, words))
     status, events = status_of(picture, now=now)
@@ -144,4 +146,5 @@ def _worker(pod: Manifest) -> AdapterWorker:
 
 
 def _address(pod: Manifest) -> str:
-    return str((pod.get("status") or {}).get("podIP") or "")
+    status: Mapping[str, Any] = pod.get("status") or {}
+    return str(status.get("podIP") or "")

@@ -75,7 +75,8 @@ def _text(body: dict[str, Any], key: str) -> str:
 
 
 def _entry(entry: AdapterEntry) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": entry.name, "revision": entry.revision, "state": entry.phase.value}
+    told: dict[str, Any] = {"name": entry.name, "revision": entry.revision, "source": entry.source}
+    told["state"] = entry.phase.value
     if entry.error:
         told["error"] = entry.error
     if entry.serving is not None:

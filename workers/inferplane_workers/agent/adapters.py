@@ -40,6 +40,10 @@ class Wish:
     """File with the hub's token, mounted into the agent alone."""
 
     @property
+    def source(self) -> str:
+        return self.path or self.hf
+
+    @property
     def engine_name(self) -> str:
         """Name in the engine: equal on every worker, and another one for whatever makes other weights."""
         state = blake2b(digest_size=_DIGEST_BYTES, person=b"inferplane-lora")
@@ -65,6 +69,7 @@ class AdapterEntry:
     error: str = ""
     serving: str | None = None
     """Revision that requests get now; None: none."""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +147,10 @@ class Adapters:
         current = self._current(name)
         serving = None if current is None else self._held[current].adapter.revision
         if wish.engine_name in self._held:
-            return AdapterEntry(name, wish.revision, AdapterPhase.LOADED, serving=serving)
+            return AdapterEntry(name, wish.revision, AdapterPhase.LOADED, serving=serving, source=wish.source)
         error = self._failures.get(name, "")
         phase = AdapterPhase.FAILED if error else AdapterPhase.LOADING
-        return AdapterEntry(name, wish.revision, phase, error, serving)
+        return AdapterEntry(name, wish.revision, phase, error, serving, wish.source)
 
     def entries(self) -> Sequence[AdapterEntry]:
         return [self.entry(name) for name in sorted(self._wishes)]

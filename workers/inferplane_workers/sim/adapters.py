@@ -57,7 +57,10 @@ class LoadedAdapters:
         if name in self._served_names:
             raise bad_request(f"The lora adapter '{name}' conflicts with a served base model.")
         if name in self._loaded and not in_place:
-            raise bad_request(f"The lora adapter '{name}' has already been loaded.")
+            raise bad_request(
+                f"The lora adapter '{name}' has already been loaded. If you want to load the adapter in place, set "
+                "'load_inplace' to True."
+            )
 
     def _read(self, name: str, path: str) -> None:
         try:
@@ -70,7 +73,11 @@ class LoadedAdapters:
             raise ApiError(500, f"{path}/{_CONFIG}: {error}", kind="InternalServerError") from None
         rank = cast("dict[str, object]", config).get("r") if isinstance(config, dict) else None
         if not isinstance(rank, int) or rank < 1:
-            raise ApiError(500, f"LoRA rank `r` must be a positive integer, got {rank}.", kind="InternalServerError")
+            raise _failed(f"LoRA rank `r` must be a positive integer, got {rank}.")
         if rank > self._options.max_rank:
             most = self._options.max_rank
-            raise ApiError(500, f"LoRA rank {rank} is greater than max_lora_rank {most}.", kind="InternalServerError")
+            raise _failed(f"LoRA rank {rank} is greater than max_lora_rank {most}.")
+
+
+def _failed(why: str) -> ApiError:
+    return ApiError(500, f"Call to add_lora method failed: {why}", kind="InternalServerError")
