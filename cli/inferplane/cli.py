@@ -11,12 +11,17 @@ import click
 VERBS: Final = {
     "up": "Start a service on this machine, or bring the running one up to date.",
     "down": "Drain and stop a local instance.",
-    "status": "Show instances, pools and workers.",
+    "status": "Show services, pools and workers.",
     "logs": "Print logs of the router and the workers.",
     "scale": "Change the number of workers of a pool.",
     "explain": "Show why a request went where it went.",
     "diagnose": "Look for what is wrong.",
+    "dump": "Pack everything about a service into one archive, without secrets.",
+    "preflight": "Say what a cluster lacks.",
     "render": "Print what a file stands for, without starting anything.",
+    "rollback": "Go back to an earlier revision of a service.",
+    "freeze": "Keep a service as it is: no rollouts, no planning.",
+    "unfreeze": "Let a frozen service go on.",
     "completion": "Print a completion script for a shell.",
     "version": "Print the version.",
 }

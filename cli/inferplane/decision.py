@@ -9,6 +9,7 @@ Trade-off: what is left out is in `-o json`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from inferplane.table import Table
 from inferplane_api.proto import router_pb2
 
 _SHOWN = 10
@@ -16,14 +17,6 @@ _SHOWN = 10
 _EQUAL_MS, _EQUAL_SHARE = 1.0, 0.02
 """Costs this close are as good as equal to the router, too."""
 _COST_POLICY = "kv-aware"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    heads: tuple[str, ...]
-    rows: list[list[str]]
-    right: frozenset[int]
-    """Columns of numbers, which are aligned to the right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Reading the file a user gives: every problem at once, each with its line, field and fix."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,44 @@ class Manifest:
     def documents(self) -> list[dict[str, Any]]:
         return [dump_resource(resource) for resource in self.resources]
 
+    @property
+    def names_namespace(self) -> bool:
+        return "namespace" in self.service.metadata.model_fields_set
 
-def read_manifest(filename: Path) -> Manifest:
-    """Read and validate a file (`-`: standard input).  Raises InvalidError with everything that is wrong."""
+    def within(self, namespace: str) -> "Manifest":
+        """Return the same with what names no namespace in this one, as `kubectl apply -n` puts it there."""
+        if not namespace:
+            return self
+        resources = tuple(_within(resource, namespace) for resource in self.resources)
+        return Manifest(resources, next(it for it in resources if isinstance(it, InferenceService)))
+
+
+def _one_service(resources: Sequence[Resource]) -> InferenceService:
+    found = [it for it in resources if isinstance(it, InferenceService)]
+    if len(found) != 1:
+        raise StateError(f"holds {len(found)} InferenceServices; this command wants exactly one: split the file")
+    return found[0]
+
+
+def _within(resource: Resource, namespace: str) -> Resource:
+    if "namespace" in resource.metadata.model_fields_set:
+        return resource
+    metadata = resource.metadata.model_copy(update={"namespace": namespace})
+    return resource.model_copy(update={"metadata": metadata})
+
+
+def read_manifest(filename: Path, *, for_cluster: bool = False) -> Manifest:
+    """Read and validate a file (`-`: standard input).  Raises InvalidError with everything that is wrong.
+
+    `for_cluster`: it may hold what cannot run on this machine.
+    """
     text = _read(filename)
     piped = str(filename) == "-"
     name = "standard input" if piped else str(filename)
     folder = Path.cwd() if piped else filename.absolute().parent
     try:
         resources = load_manifests(text, relative_to=folder)
-        service = the_service(resources)
+        service = _one_service(resources) if for_cluster else the_service(resources)
     except ManifestError as error:
         lines = "\n".join(f"  {problem}" for problem in error.problems)
         raise InvalidError(f"{name} is not valid:\n{lines}") from error

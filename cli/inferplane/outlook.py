@@ -6,7 +6,8 @@ counts.  Invariant: what nobody measured is never shown as a number.
 
 import math
 
-from inferplane.decision import Table, chosen_of, words
+from inferplane.decision import chosen_of, words
+from inferplane.table import Table
 from inferplane_api.proto import router_pb2, worker_pb2
 
 

@@ -147,5 +147,5 @@ def test_render_prints_pools_and_starts_nothing(call: Call, tmp_path: Path) -> N
 
     assert result.exit_code == 0
     assert "name: demo-decode" in result.stdout
-    assert "podTemplate:" in result.stdout
+    assert "kind: Deployment" in result.stdout
     assert not (tmp_path / "state").exists()

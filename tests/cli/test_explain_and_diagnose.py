@@ -10,13 +10,14 @@ import grpc
 import pytest
 
 from inferplane.context import Context
-from inferplane.decision import Table, candidate_table, headline, notes, reason, setting
+from inferplane.decision import candidate_table, headline, notes, reason, setting
 from inferplane.diagnosis import AgentFacts, Facts, Finding, RoutingFacts, diagnose, healthy
 from inferplane.errors import CommandError
 from inferplane.examine import routing_facts
 from inferplane.outlook import outcome, outlook_table
 from inferplane.output import table_lines
 from inferplane.router_client import worker_status
+from inferplane.table import Table
 from inferplane.testing import Call, make_instance, status_of
 from inferplane_api.proto import router_pb2, worker_pb2
 from inferplane_operator.local.lock import hold_runner_lock

@@ -1,4 +1,4 @@
-"""`status`: instances, or one instance with its pools and workers."""
+"""`status`: instances of this machine or services of a cluster, or one of them with its pools and workers."""
 
 import time
 from collections.abc import Iterator
@@ -7,25 +7,73 @@ from pathlib import Path
 
 import click
 
+from inferplane.cluster import Connection
+from inferplane.completing import complete_instance
 from inferplane.context import Context
-from inferplane.errors import CommandError
+from inferplane.errors import CommandError, InvalidError
 from inferplane.instances import Instance, all_instances, choose
 from inferplane.options import state_dir_option
 from inferplane.output import Format, output_option, show_document, show_table
+from inferplane.target import Target, cluster_meant, cluster_needed, world_options
 from inferplane_operator.local.status import InstancePhase, Status
 
 _POLL_S = 0.3
 
 
 @click.command("status")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_instance)
 @state_dir_option
 @click.option("-w", "--watch", is_flag=True, help="Print again whenever something changes.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List services of all namespaces.")
+@world_options
 @output_option
 @click.pass_obj
-def command(context: Context, *, name: str | None, state_dir: Path | None, watch: bool, output: str) -> None:
-    """Show local instances; with a name, or when there is one, its pools and workers."""
-    form = Format(output)
+def command(
+    context: Context,
+    *,
+    name: str | None,
+    state_dir: Path | None,
+    watch: bool,
+    everywhere: bool,
+    target: Target,
+    output: str,
+) -> None:
+    """Show what runs: with a name, or when there is one instance, its pools and workers.
+
+    A cluster is asked where an option names one, or where no local instance of that name runs.
+    """
+    connection = _cluster(context, target, name, state_dir, everywhere=everywhere)
+    with suppress(KeyboardInterrupt):  # how a watch ends
+        if connection is not None:
+            _show_cluster(context, connection, name, Format(output), everywhere=everywhere, watch=watch)
+        else:
+            _show_here(context, name, state_dir, Format(output), watch=watch)
+
+
+def _cluster(
+    context: Context, target: Target, name: str | None, state_dir: Path | None, *, everywhere: bool
+) -> Connection | None:
+    if not everywhere:
+        return cluster_meant(context, target, name=name, state_dir=state_dir)
+    if name is not None:
+        raise InvalidError("-A lists services of all namespaces; to see one, give its namespace with -n")
+    if target.local or state_dir is not None:
+        raise InvalidError("-A lists services of a cluster; leave out --local and --state-dir")
+    return cluster_needed(context, target)
+
+
+def _show_cluster(
+    context: Context, connection: Connection, name: str | None, form: Format, *, everywhere: bool, watch: bool
+) -> None:
+    from inferplane.kube.show_status import show_service, show_services  # noqa: PLC0415  not for local instances
+
+    if name is None:
+        show_services(context, connection, form, everywhere=everywhere, watch=watch)
+    else:
+        show_service(context, connection, name, form, watch=watch)
+
+
+def _show_here(context: Context, name: str | None, state_dir: Path | None, form: Format, *, watch: bool) -> None:
     if name is None and state_dir is None:
         instances = all_instances(context)
         running = [instance for instance in instances if instance.running]
@@ -33,9 +81,8 @@ def command(context: Context, *, name: str | None, state_dir: Path | None, watch
             _show_all(context, instances, form)
             return
     instance = choose(context, name=name, state_dir=state_dir)
-    with suppress(KeyboardInterrupt):  # how a watch ends
-        for status in _statuses(instance, watch=watch):
-            _show(context, status, form)
+    for status in _statuses(instance, watch=watch):
+        _show(context, status, form)
 
 
 def _statuses(instance: Instance, *, watch: bool) -> Iterator[Status]:
