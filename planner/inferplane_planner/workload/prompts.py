@@ -1,0 +1,77 @@
+"""A prompt as named pieces, and the tokens that stand for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int32]
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SECOND = np.uint64(0xBF58476D1CE4E5B9)
+_SHIFT = np.uint64(31)
+_VOCABULARY = np.uint64(32_000)
+_SPECIAL = 3
+"""Tokens below are left to begin, end and pad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`tokens` tokens of the text with this name; the beginning of a longer text of that name is the same."""
+
+    name: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    pieces: tuple[Piece, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(piece.tokens for piece in self.pieces)
+
+    def token_ids(self) -> Tokens:
+        """Return int32[tokens]."""
+        if not self.pieces:
+            return np.empty(0, np.int32)
+        return np.concatenate([text(piece.name, piece.tokens) for piece in self.pieces])
+
+    def followed_by(self, *pieces: Piece) -> "Prompt":
+        return Prompt(self.pieces + pieces)
+
+
+def text(name: int, tokens: int) -> Tokens:
+    """Return the first `tokens` tokens of a text, as int32: a hash of name and place."""
+    place = np.arange(tokens, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (place + np.uint64(name & 0xFFFFFFFFFFFFFFFF) * _SECOND) * _MULTIPLIER
+        mixed = (mixed ^ (mixed >> _SHIFT)) * _SECOND
+    return ((mixed >> np.uint64(33)) % (_VOCABULARY - np.uint64(_SPECIAL))).astype(np.int32) + _SPECIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it arrives; times in seconds since the run began."""
+
+    number: int
+    """Rises by one in order of arrival; names the request in results."""
+    at_s: float
+    prompt: Prompt
+    output_tokens: int
+    session: int = -1
+    """Conversation it belongs to; -1: none."""
+    priority: int = 0
+
+
+def shared_tokens(one: Sequence[Piece], other: Sequence[Piece]) -> int:
+    """Return how many tokens two prompts begin with alike."""
+    total = 0
+    for left, right in zip(one, other, strict=False):
+        if left.name != right.name:
+            break
+        total += min(left.tokens, right.tokens)
+        if left.tokens != right.tokens:
+            break
+    return total
