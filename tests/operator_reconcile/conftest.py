@@ -28,7 +28,11 @@ def manifest(name: str = "demo", **spec: Any) -> dict[str, Any]:
 @pytest.fixture
 def fresh() -> Build:
     """Return a builder of a cluster in which the service was just created."""
-    return lambda **spec: FakeCluster(manifest(**spec))
+
+    def build(**spec: Any) -> FakeCluster:
+        return FakeCluster(manifest(**spec))
+
+    return build
 
 
 @pytest.fixture

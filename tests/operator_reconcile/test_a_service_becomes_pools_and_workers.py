@@ -110,7 +110,7 @@ def test_an_operator_that_dies_between_two_writes_is_followed_by_one_that_goes_o
     cluster = fresh()
     outcome = cluster.core.service(cluster.observed())
     for write in outcome.writes[:3]:
-        cluster._write(write)
+        cluster.write(write)
 
     cluster.settle()
 

@@ -38,6 +38,7 @@ def test_a_change_replaces_every_worker(running: Build) -> None:
     assert len(cluster.of("ControllerRevision")) == 2
 
 
+@pytest.mark.slow
 def test_status_is_not_ready_while_old_workers_serve(running: Build) -> None:
     cluster = running()
     cluster.edit(CHANGED)
@@ -118,6 +119,7 @@ def test_an_attempt_that_fails_again_is_not_repeated_for_ever(running: Build) ->
     assert cluster.service["status"]["revision"] != failed
 
 
+@pytest.mark.slow
 def test_a_revision_that_never_starts_is_taken_back_at_its_deadline(running: Build) -> None:
     cluster = running(rollout={"progressDeadline": "10m"})
     before = stable(cluster)
@@ -221,6 +223,7 @@ def test_going_back_to_an_earlier_spec_uses_its_template_again(running: Build) -
     assert newest["metadata"]["name"] == f"demo-{first}"
 
 
+@pytest.mark.slow
 def test_the_last_five_revisions_are_kept(running: Build) -> None:
     cluster = running()
     for number in range(7):
@@ -273,6 +276,7 @@ def test_an_old_worker_makes_way_only_after_a_while_without_room(running: Build,
     assert wait_s or outcome.again_in_s == 30
 
 
+@pytest.mark.slow
 def test_a_full_cluster_is_rolled_over(running: Build) -> None:
     cluster = running(prefill=None, mode="aggregated", decode={"replicas": 2, "maxReplicas": 8})
     cluster.room = 2

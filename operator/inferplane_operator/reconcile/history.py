@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from inferplane_api.catalogue import WorkerRole
+from inferplane_operator.reconcile.reading import labels, section, text
 from inferplane_operator.reconcile.statuses import reference_to
 from inferplane_operator.reconcile.values import Create, Delete, Manifest, Merge, Observed, Write
 from inferplane_operator.render import names
@@ -97,13 +98,12 @@ def controller_revision(service: Manifest, target: Target, *, model_revision: st
 
 
 def _entry(found: Manifest) -> Entry:
-    metadata, data = found["metadata"], found.get("data") or {}
-    labels: Mapping[str, str] = metadata.get("labels") or {}
+    data = section(found, "data")
     return Entry(
-        revision=labels.get(names.LABEL_REVISION) or str(metadata["name"]).rpartition("-")[2],
+        revision=labels(found).get(names.LABEL_REVISION) or text(found, "metadata", "name").rpartition("-")[2],
         number=int(found.get("revision", 0)),
-        spec=data.get("spec") or {},
-        model_revision=str(data.get("modelRevision") or ""),
-        templates=data.get("templates") or {},
+        spec=section(data, "spec"),
+        model_revision=text(data, "modelRevision"),
+        templates=section(data, "templates"),
         found=found,
     )

@@ -5,6 +5,7 @@ from typing import Any
 from inferplane_api.v1alpha1 import KVStore
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
+from inferplane_operator.reconcile.reading import section, text
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, status_patch, transitions
 from inferplane_operator.reconcile.values import ObservedKVStore, Outcome
 
@@ -16,7 +17,7 @@ def kv_store(observed: ObservedKVStore) -> Outcome:
     generation = int(store["metadata"].get("generation", 0))
     conditions = dated([_ready(observed)], conditions_of(store), generation=generation, now=observed.now)
     wanted: dict[str, Any] = {
-        **(store.get("status") or {}),
+        **section(store, "status"),
         "observedGeneration": generation,
         "conditions": conditions,
         "usedBy": _users(observed),
@@ -35,7 +36,6 @@ def _ready(observed: ObservedKVStore) -> Said:
 def _users(observed: ObservedKVStore) -> list[str]:
     name, users = observed.store["metadata"]["name"], list[str]()
     for service in observed.services:
-        reference = (service.get("spec") or {}).get("kvStore") or {}
-        if reference.get("name") == name and not service["metadata"].get("deletionTimestamp"):
+        if text(service, "spec", "kvStore", "name") == name and not service["metadata"].get("deletionTimestamp"):
             users.append(str(service["metadata"]["name"]))
     return sorted(users)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from inferplane_api.v1alpha1.conditions import Reason
 from inferplane_operator.reconcile.clock import seconds_between
+from inferplane_operator.reconcile.reading import listed, section, text
 from inferplane_operator.reconcile.values import Manifest
 from inferplane_operator.render.names import ENGINE_CONTAINER
 
@@ -30,6 +31,7 @@ _IMAGE: Final = frozenset(
     }
 )
 _CONFIGURATION: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+_NOTHING: Final[Mapping[str, Any]] = {}
 _STILL: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -79,7 +81,7 @@ def phases(pod: Manifest) -> tuple[Phase, ...]:
         found = conditions.get(name, {})
         return str(found.get("lastTransitionTime", "")) if found.get("status") == "True" else ""
 
-    started = str(((_engine(pod).get("state") or {}).get("running") or {}).get("startedAt") or "")
+    started = text(_engine(pod), "state", "running", "startedAt")
     ends = (
         ("Scheduled", turned("PodScheduled")),
         ("Initialized", turned("Initialized")),
@@ -123,7 +125,7 @@ def _ended(pod: Manifest) -> Explanation | None:
 
 
 def _unscheduled(pod: Manifest) -> Explanation | None:
-    condition = next((each for each in _conditions(pod) if each.get("type") == "PodScheduled"), {})
+    condition = next((each for each in _conditions(pod) if each.get("type") == "PodScheduled"), _NOTHING)
     if condition.get("status") != "False":
         return None
     message = _short(str(condition.get("message", "")) or "the scheduler has not looked yet")
@@ -140,13 +142,12 @@ def _unscheduled(pod: Manifest) -> Explanation | None:
 
 
 def _containers(pod: Manifest) -> Iterator[Explanation]:
-    status = _status(pod)
-    every: Sequence[Manifest] = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    every = [*listed(pod, "status", "initContainerStatuses"), *listed(pod, "status", "containerStatuses")]
     for container in every:
-        name, waiting = container.get("name", ""), (container.get("state") or {}).get("waiting")
-        if waiting and (found := _waiting(str(name), waiting, container)):
+        name, waiting = text(container, "name"), section(container, "state", "waiting")
+        if waiting and (found := _waiting(name, waiting, container)):
             yield found
-        terminated = (container.get("state") or {}).get("terminated")
+        terminated = section(container, "state", "terminated")
         if terminated and terminated.get("exitCode") != 0:
             yield Explanation(Reason.CRASH_LOOP, f"container {name} {_end(terminated)}", failing=True)
 
@@ -161,7 +162,7 @@ def _waiting(name: str, waiting: Mapping[str, Any], container: Manifest) -> Expl
         return Explanation(Reason.CONFIGURATION_MISSING, f"container {name} cannot be made ({reason}): {message}")
     if reason in _STILL:
         return None
-    last = (container.get("lastState") or {}).get("terminated") or {}
+    last = section(container, "lastState", "terminated")
     text = (
         f"container {name} fails again and again: it {_end(last)}" if last else f"container {name}: {reason} {message}"
     )
@@ -189,16 +190,16 @@ def _loading(pod: Manifest, readiness: str) -> Explanation:
 
 
 def _engine(pod: Manifest) -> Manifest:
-    found: Sequence[Manifest] = _status(pod).get("containerStatuses") or ()
-    return next((container for container in found if container.get("name") == ENGINE_CONTAINER), {})
+    found = listed(pod, "status", "containerStatuses")
+    return next((container for container in found if container.get("name") == ENGINE_CONTAINER), _NOTHING)
 
 
 def _status(found: Manifest) -> Mapping[str, Any]:
-    return found.get("status") or {}
+    return section(found, "status")
 
 
 def _conditions(found: Manifest) -> Sequence[Mapping[str, Any]]:
-    return _status(found).get("conditions") or ()
+    return listed(found, "status", "conditions")
 
 
 def _short(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from inferplane_api.v1alpha1.units import format_duration
+from inferplane_operator.reconcile.reading import annotations
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import reference_to
 from inferplane_operator.reconcile.targets import role_of
@@ -111,7 +112,7 @@ def _costs(scene: Scene, pool: Manifest, revision: str, replicas: int) -> Iterat
     mine = [worker for worker in scene.of_pool(pool) if worker.revision == revision]
     living = sum(worker.living for worker in mine)
     for worker in victims(mine, living - replicas, scene.failing_nodes):
-        if _annotations(worker.pod).get(DELETION_COST) != _FIRST_TO_GO:
+        if annotations(worker.pod).get(DELETION_COST) != _FIRST_TO_GO:
             yield Merge(_pod(worker.pod), {"metadata": {"annotations": {DELETION_COST: _FIRST_TO_GO}}})
 
 
@@ -120,11 +121,6 @@ def _pod(pod: Manifest) -> Reference:
     return Reference(
         "v1", "Pod", str(metadata.get("namespace", "default")), str(metadata["name"]), str(metadata.get("uid", ""))
     )
-
-
-def _annotations(found: Manifest) -> Mapping[str, str]:
-    annotations: Mapping[str, str] | None = found["metadata"].get("annotations")
-    return annotations or {}
 
 
 def workload_problems(scene: Scene, pool: Manifest) -> Sequence[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
 from inferplane_api.v1alpha1.units import format_duration
 from inferplane_operator.reconcile.pending import Explanation, phases, ready_since
+from inferplane_operator.reconcile.reading import section
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, status_patch, truth
 from inferplane_operator.reconcile.values import Manifest, Merge
@@ -104,7 +105,7 @@ def pool_status(scene: Scene, pool: Manifest, picture: PoolPicture) -> tuple[Mer
         "failedReplicas": picture.failed,
         "selector": ",".join(f"{key}={value}" for key, value in sorted(pool_selector(pool).items())),
         "revisions": _revisions(workers),
-        "startup": _startup(workers) or (pool.get("status") or {}).get("startup"),
+        "startup": _startup(workers) or section(pool, "status").get("startup"),
         "scaledBy": scene.observed.scaled_by.get(name, ""),
     }
     return status_patch(pool, wanted)

@@ -14,6 +14,7 @@ from typing import Any
 
 from inferplane_api.v1alpha1.conditions import Reason
 from inferplane_operator.reconcile.clock import seconds_between
+from inferplane_operator.reconcile.reading import section
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.targets import attempt, failed_before
 from inferplane_operator.reconcile.values import Judgement
@@ -84,7 +85,7 @@ def failure_record(scene: Scene, failure: Failure | None) -> Mapping[str, Any]:
 
 
 def _summary(scene: Scene, *, ready: int, old: int) -> dict[str, Any]:
-    before: Mapping[str, Any] = scene.status.get("rollout") or {}
+    before = section(scene.status, "rollout")
     now = scene.observed.now
     if before.get("revision") != scene.target.revision:
         return {"revision": scene.target.revision, "ready": ready, "old": old, "progressedAt": now}

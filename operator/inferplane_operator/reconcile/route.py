@@ -8,6 +8,7 @@ from inferplane_api.claims import Claim, Key, holders
 from inferplane_api.v1alpha1 import ModelRoute
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
+from inferplane_operator.reconcile.reading import section
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, status_patch, transitions
 from inferplane_operator.reconcile.values import Manifest, ObservedRoute, Outcome
 
@@ -18,7 +19,7 @@ def route(observed: ObservedRoute) -> Outcome:
         return Outcome()
     generation = int(found["metadata"].get("generation", 0))
     conditions = dated([_ready(observed)], conditions_of(found), generation=generation, now=observed.now)
-    status = {**(found.get("status") or {}), "observedGeneration": generation, "conditions": conditions}
+    status = {**section(found, "status"), "observedGeneration": generation, "conditions": conditions}
     return Outcome(status=status_patch(found, status), events=transitions(found, conditions))
 
 

@@ -10,6 +10,7 @@ from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.history import Entry, Target, entries
 from inferplane_operator.reconcile.node_failures import failing_nodes
+from inferplane_operator.reconcile.reading import annotations, listed, section
 from inferplane_operator.reconcile.rollout import Plan, PoolState, RevisionState, Rollout, plan
 from inferplane_operator.reconcile.targets import (
     FREEZE,
@@ -60,7 +61,7 @@ class Scene:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        return self.raw.get("status") or {}
+        return section(self.raw, "status")
 
     @property
     def stable(self) -> str:
@@ -102,8 +103,7 @@ class Scene:
     def moved_replicas(self, pool: Manifest) -> int | None:
         """Return the service's own number where it is another one than was carried out last."""
         rendered = self.rendered_pool(role_of(pool))
-        annotations: Mapping[str, str] = pool["metadata"].get("annotations") or {}
-        done = annotations.get(SERVICE_REPLICAS)
+        done = annotations(pool).get(SERVICE_REPLICAS)
         if rendered is None or done is None or done == str(rendered.replicas):
             return None
         return rendered.replicas
@@ -200,8 +200,7 @@ def set_scene(observed: Observed, settings: Settings) -> Scene:
 
 def template_devices(template: Mapping[str, Any]) -> int:
     """Count the devices that a Pod template's worker takes: extended resources, on all of its nodes."""
-    body: Mapping[str, Any] = template.get("spec") or {}
-    limits = [(container.get("resources") or {}).get("limits") or {} for container in body.get("containers") or ()]
+    limits = [section(container, "resources", "limits") for container in listed(template, "spec", "containers")]
     named = [amount for limit in limits for name, amount in limit.items() if "/" in name]
     return sum(int(amount) for amount in named if str(amount).isdigit()) * nodes_of(template)
 
@@ -220,9 +219,8 @@ def _readable(found: Sequence[Manifest]) -> list[LoRAAdapter]:
 
 
 def _present(observed: Observed) -> Present | None:
-    revision = current_revision(observed.pools, observed.service.get("status") or {})
+    revision = current_revision(observed.pools, section(observed.service, "status"))
     for pool in observed.pools:
         if revision and pool["spec"].get("revision") == revision:
-            metadata: Mapping[str, Any] = pool["spec"]["podTemplate"].get("metadata") or {}
-            return Present(revision, offered_by(metadata.get("annotations")))
+            return Present(revision, offered_by(annotations(pool["spec"]["podTemplate"])))
     return None

@@ -11,6 +11,7 @@ from inferplane_engine.verification import Degree, Unverified
 from inferplane_operator.reconcile.history import Hold
 from inferplane_operator.reconcile.pool_status import PoolPicture, Trouble
 from inferplane_operator.reconcile.progress import Progress, failure_record
+from inferplane_operator.reconcile.reading import section
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, truth
 from inferplane_operator.render.unrun import unrun
@@ -80,7 +81,7 @@ def service_status(found: ServicePicture) -> dict[str, Any]:
 
 def invalid_status(raw: Mapping[str, Any], message: str, now: str) -> dict[str, Any]:
     """Return the status of a spec that cannot be carried out: what runs goes on and is not spoken of anew."""
-    before, generation = dict(raw.get("status") or {}), int(raw["metadata"].get("generation", 0))
+    before, generation = dict(section(raw, "status")), int(raw["metadata"].get("generation", 0))
     kept = [condition for condition in before.get("conditions", ()) if condition.get("type") != ConditionType.READY]
     said = [Said(ConditionType.READY, ConditionStatus.FALSE, Reason.INVALID_SPEC, message)]
     ready = dated(said, before.get("conditions", ()), generation=generation, now=now)
@@ -249,7 +250,7 @@ def _summary(pool: PoolPicture) -> dict[str, Any]:
 
 
 def _columns(found: ServicePicture) -> dict[str, Any]:
-    slo, measured = found.scene.service.spec.slo, found.scene.status.get("slo") or {}
+    slo, measured = found.scene.service.spec.slo, section(found.scene.status, "slo")
     ready = sum(pool.ready for pool in found.pools.values())
     prefill, decode = (found.pools.get(role) for role in (WorkerRole.PREFILL, WorkerRole.DECODE))
     return {

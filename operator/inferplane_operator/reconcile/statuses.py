@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
+from inferplane_operator.reconcile.reading import listed, section
 from inferplane_operator.reconcile.values import Event, EventType, Manifest, Merge, Reference
 
 _MESSAGE = 4096
@@ -58,13 +59,12 @@ def _dated(said: Said, before: Manifest | None, generation: int, now: str) -> di
 
 
 def conditions_of(found: Manifest) -> Sequence[Manifest]:
-    status: Mapping[str, Any] = found.get("status") or {}
-    return status.get("conditions") or ()
+    return listed(found, "status", "conditions")
 
 
 def status_patch(found: Manifest, wanted: Mapping[str, Any]) -> tuple[Merge, ...]:
     """Patch to the whole status `wanted`; nothing when that is what is there.  None values are left out."""
-    status: Mapping[str, Any] = found.get("status") or {}
+    status = section(found, "status")
     kept = {key: value for key, value in wanted.items() if value is not None}
     if kept == status:
         return ()
@@ -77,9 +77,13 @@ def status_patch(found: Manifest, wanted: Mapping[str, Any]) -> tuple[Merge, ...
 
 def _whole(wanted: Any, before: Any) -> Any:
     """Name what is gone as null, since a merge patch keeps what it does not name."""
-    if not isinstance(wanted, Mapping) or not isinstance(before, Mapping):
+    if not isinstance(wanted, Mapping):
         return wanted
-    return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
+    new = cast("Mapping[str, Any]", wanted)
+    if not isinstance(before, Mapping):
+        return new
+    old = cast("Mapping[str, Any]", before)
+    return {**dict.fromkeys(old.keys() - new.keys()), **new}
 
 
 def transitions(found: Manifest, conditions: Sequence[Mapping[str, Any]]) -> list[Event]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.v1alpha1 import InferenceService
 from inferplane_operator.reconcile.history import Entry, Hold, Target
+from inferplane_operator.reconcile.reading import annotations, section
 from inferplane_operator.reconcile.values import Manifest, Observed
 from inferplane_operator.reconcile.workers import Workload
 from inferplane_operator.render.objects import POOL_KINDS, UNRENDERED
@@ -31,8 +32,7 @@ _ROLES: Final = {kind: role for role, kind in POOL_KINDS.items()}
 
 def flag(service: Manifest, name: str) -> bool:
     """Whether an annotation is there and does not say no."""
-    annotations: Mapping[str, str] = service["metadata"].get("annotations") or {}
-    return annotations.get(name, "false").lower() not in ("false", "")
+    return annotations(service).get(name, "false").lower() not in ("false", "")
 
 
 def role_of(pool: Manifest) -> WorkerRole:
@@ -57,7 +57,7 @@ def unresolved(service: InferenceService, observed: Observed) -> bool:
 
 def failed_before(service: Manifest, revision: str) -> bool:
     """Whether this revision was rolled out, failed, and nobody asked for another attempt since."""
-    status: Mapping[str, Any] = service.get("status") or {}
+    status: Mapping[str, Any] = section(service, "status")
     return (
         bool(revision)
         and status.get("failedRevision") == revision
@@ -66,8 +66,7 @@ def failed_before(service: Manifest, revision: str) -> bool:
 
 
 def attempt(service: Manifest) -> str:
-    annotations: Mapping[str, str] = service["metadata"].get("annotations") or {}
-    return annotations.get(RETRY, "")
+    return annotations(service).get(RETRY, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Sources:
 
 def target_of(service: InferenceService, observed: Observed, sources: Sources) -> Target:
     raw, wanted = observed.service, sources.rendered.revision
-    status: Mapping[str, Any] = raw.get("status") or {}
+    status: Mapping[str, Any] = section(raw, "status")
     current = current_revision(observed.pools, status)
     if unresolved(service, observed):
         return _held(sources, current, Hold.UNRESOLVED) or Target("", {}, Hold.UNRESOLVED)
@@ -119,5 +118,5 @@ def target_of(service: InferenceService, observed: Observed, sources: Sources) -
 
 
 def _held(sources: Sources, revision: str, hold: Hold) -> Target | None:
-    templates = sources.templates(revision) if revision else {}
+    templates = sources.templates(revision) if revision else None
     return Target(revision, templates, hold) if templates else None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from inferplane_operator.reconcile.core import PureCore
+from inferplane_operator.reconcile.reading import annotations, listed, section
 from inferplane_operator.reconcile.values import (
     Apply,
     CanaryVerdict,
@@ -70,7 +71,7 @@ class FakeCluster:
 
     def observed(self) -> Observed:
         pools = [*self.of("PrefillPool"), *self.of("DecodePool")]
-        given = {
+        given: dict[str, Any] = {
             "service": self.service,
             "pools": pools,
             "deployments": [*self.of("Deployment"), *self.of("LeaderWorkerSet")],
@@ -89,7 +90,7 @@ class FakeCluster:
         """Look once and carry it out."""
         outcome = self.core.service(self.observed())
         for write in (*outcome.writes, *outcome.status):
-            self._write(write)
+            self.write(write)
         self.events += outcome.events
         self._control()
         return outcome
@@ -174,7 +175,7 @@ class FakeCluster:
         self._schedule()
         return len(going)
 
-    def _write(self, write: Write) -> None:
+    def write(self, write: Write) -> None:
         match write:
             case Apply(manifest):
                 self._merge(_key(manifest), cast("Object", manifest))
@@ -274,7 +275,7 @@ def _without_room(pod: Object, now: str) -> Object:
 
 def _worth(pod: Object) -> tuple[bool, bool, int]:
     """Order Pods as a ReplicaSet takes them away."""
-    cost = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0")
+    cost = annotations(pod).get("controller.kubernetes.io/pod-deletion-cost", "0")
     return (bool(pod["spec"].get("nodeName")), _ready(pod), int(cost))
 
 
@@ -288,7 +289,7 @@ def _going(found: Object) -> bool:
 
 
 def _owner(found: Object) -> str:
-    owners = found["metadata"].get("ownerReferences") or []
+    owners = listed(found, "metadata", "ownerReferences")
     return str(owners[0]["uid"]) if owners else ""
 
 
@@ -302,8 +303,7 @@ def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
         if value is None:
             result.pop(key, None)
         elif isinstance(value, Mapping) and key not in ("podTemplate", "template", "data"):
-            below = result.get(key)
-            result[key] = _merged(below if isinstance(below, Mapping) else {}, cast("Object", value))
+            result[key] = _merged(section(result, key), cast("Object", value))
         else:
-            result[key] = copy.deepcopy(value)
+            result[key] = copy.deepcopy(cast("Any", value))
     return result

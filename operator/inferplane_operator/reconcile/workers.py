@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from inferplane_operator.reconcile.clock import seconds_between
 from inferplane_operator.reconcile.pending import Explanation, explain, explain_workload, is_ready, waiting_since
+from inferplane_operator.reconcile.reading import labels, section, text
 from inferplane_operator.reconcile.values import Manifest, Observed
 from inferplane_operator.render import multi_node, names
 
@@ -55,9 +56,7 @@ class Workload:
 
 
 def workers_of(observed: Observed) -> tuple[Worker, ...]:
-    return tuple(
-        _worker(pod, observed) for pod in observed.pods if _labels(pod).get(names.LABEL_COMPONENT) != _FOLLOWER
-    )
+    return tuple(_worker(pod, observed) for pod in observed.pods if labels(pod).get(names.LABEL_COMPONENT) != _FOLLOWER)
 
 
 def workloads_of(observed: Observed) -> tuple[Workload, ...]:
@@ -76,20 +75,19 @@ def longest_wait_for_room_s(workers: Iterable[Worker], now: str) -> float | None
 
 
 def _worker(pod: Manifest, observed: Observed) -> Worker:
-    metadata, labels = pod["metadata"], _labels(pod)
-    status: Mapping[str, Any] = pod.get("status") or {}
+    metadata, marks = pod["metadata"], labels(pod)
     name, going = str(metadata["name"]), bool(metadata.get("deletionTimestamp"))
     explanation = explain(pod, readiness=observed.readiness.get(name, ""))
     patient = seconds_between(waiting_since(pod), observed.now) >= _PATIENCE_S
     return Worker(
         name=name,
-        pool=labels.get(names.LABEL_POOL, ""),
-        revision=labels.get(names.LABEL_REVISION, ""),
-        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        pool=marks.get(names.LABEL_POOL, ""),
+        revision=marks.get(names.LABEL_REVISION, ""),
+        node=text(pod, "spec", "nodeName"),
         created=str(metadata.get("creationTimestamp", "")),
         ready=is_ready(pod) and not going,
         going=going,
-        ended=status.get("phase") in ("Failed", "Succeeded"),
+        ended=text(pod, "status", "phase") in ("Failed", "Succeeded"),
         pod=pod,
         explanation=explanation,
         waits_for_room=explanation is not None and explanation.lacks_room and patient,
@@ -97,14 +95,13 @@ def _worker(pod: Manifest, observed: Observed) -> Worker:
 
 
 def _workload(found: Manifest) -> Workload:
-    labels, spec = _labels(found), found.get("spec") or {}
-    group: Mapping[str, Any] = spec.get("leaderWorkerTemplate") or {}
+    marks, spec = labels(found), section(found, "spec")
     return Workload(
         name=str(found["metadata"]["name"]),
-        pool=labels.get(names.LABEL_POOL, ""),
-        revision=labels.get(names.LABEL_REVISION, ""),
+        pool=marks.get(names.LABEL_POOL, ""),
+        revision=marks.get(names.LABEL_REVISION, ""),
         replicas=int(spec.get("replicas", 1)),
-        template=group.get("leaderTemplate") or spec.get("template") or {},
+        template=section(spec, "leaderWorkerTemplate", "leaderTemplate") or section(spec, "template"),
         found=found,
         problem=explain_workload(found),
     )
@@ -117,8 +114,3 @@ def victims(workers: Sequence[Worker], count: int, failing_nodes: Iterable[str])
     newest_first = reversed(by_age)
     order = sorted(newest_first, key=lambda worker: (worker.ready, worker.node not in bad))
     return tuple(order[:count])
-
-
-def _labels(found: Manifest) -> Mapping[str, str]:
-    labels: Mapping[str, str] | None = found["metadata"].get("labels")
-    return labels or {}
