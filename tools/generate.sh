@@ -4,7 +4,7 @@ set -euo pipefail
 python=.venv/bin/python
 
 generated=(crds/inferplane_api/proto crds/manifests docs/reference/custom-resources.md docs/reference/values.md
-           workers/inferplane_engine/sim/model tests/operator/golden tests/helm/golden)
+           workers/inferplane_engine/sim/model tests/operator/golden tests/operator_reconcile/golden tests/helm/golden)
 
 if [ "${1:-}" = --list ]; then
     printf '%s\n' "${generated[@]}"
@@ -18,4 +18,5 @@ fi
 "$python" tools/make_sim_model.py
 INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet \
     tests/operator/test_rendered_templates_match_golden_files.py tests/operator/test_sglang_is_rendered_as_reviewed.py \
+    tests/operator_reconcile/test_objects_match_golden_files.py \
     tests/helm/test_rendering_is_what_was_reviewed.py

@@ -177,14 +177,14 @@ def _end(terminated: Mapping[str, Any]) -> str:
 
 
 def _loading(pod: Manifest, readiness: str) -> Explanation:
-    done = [phase.name for phase in phases(pod) if phase.duration_s is not None]
+    done = {condition.get("type") for condition in _conditions(pod) if condition.get("status") == "True"}
     if readiness:
         return Explanation(Reason.ENGINE_LOADING, f"the worker says: {_short(readiness)}")
-    if "Started" in done:
+    if section(_engine(pod), "state", "running"):
         return Explanation(Reason.ENGINE_LOADING, "the engine runs and is not ready yet")
     if "Initialized" in done:
         return Explanation(Reason.WORKERS_STARTING, "the engine's image is pulled and its container made")
-    if "Scheduled" in done:
+    if "PodScheduled" in done:
         return Explanation(Reason.WORKERS_STARTING, "volumes are mounted, and what runs before the engine runs")
     return Explanation(Reason.WORKERS_STARTING, "the scheduler has not looked yet")
 

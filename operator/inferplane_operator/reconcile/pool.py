@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from inferplane_api.v1alpha1.units import format_duration
 from inferplane_operator.reconcile.reading import annotations
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import reference_to
@@ -16,6 +15,7 @@ from inferplane_operator.render.objects import (
     headless_service,
     pool_object,
     pool_seed,
+    pool_settings,
     workload,
 )
 from inferplane_operator.render.values import RenderedPool
@@ -49,14 +49,7 @@ def _scaled(pool: Manifest, scene: Scene) -> list[Write]:
 
 
 def _applied(scene: Scene, rendered: RenderedPool, template: Mapping[str, Any]) -> Manifest:
-    spec = scene.service.spec
-    shape = spec.prefill if spec.prefill is not None and rendered.role.value == "prefill" else spec.decode
-    settings: dict[str, Any] = {
-        "parallelism": shape.parallelism.model_dump(mode="json", by_alias=True, exclude_defaults=True),
-        "drainTimeout": format_duration(spec.drain_timeout_s),
-        "maxSurge": spec.rollout.max_surge,
-        "maxUnavailable": spec.rollout.max_unavailable,
-    }
+    settings = pool_settings(scene.service, rendered.role)
     return pool_object(rendered, scene.raw, template=template, revision=scene.target.revision, settings=settings)
 
 

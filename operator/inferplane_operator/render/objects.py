@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from inferplane_api.catalogue import WorkerRole
+from inferplane_api.v1alpha1 import InferenceService
 from inferplane_api.v1alpha1.metadata import API_VERSION
+from inferplane_api.v1alpha1.units import format_duration
 from inferplane_operator.render import multi_node, names
 from inferplane_operator.render.values import Manifest, RenderedPool
 
@@ -82,6 +84,18 @@ def pool_object(
         "podTemplate": dict(template),
     }
     return {**head, "spec": spec}
+
+
+def pool_settings(service: InferenceService, role: WorkerRole) -> Manifest:
+    """Return the fields of a pool that are the service's own."""
+    spec = service.spec
+    shape = spec.prefill if spec.prefill is not None and role is WorkerRole.PREFILL else spec.decode
+    return {
+        "parallelism": shape.parallelism.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "drainTimeout": format_duration(spec.drain_timeout_s),
+        "maxSurge": spec.rollout.max_surge,
+        "maxUnavailable": spec.rollout.max_unavailable,
+    }
 
 
 def _pool_head(pool: RenderedPool, service: Mapping[str, Any]) -> Manifest:
