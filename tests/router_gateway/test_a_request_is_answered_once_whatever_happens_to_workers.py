@@ -13,10 +13,10 @@ from prometheus_client.exposition import generate_latest
 from inferplane_api.catalogue import CatalogueService
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_engine.identity import Adapter
-from inferplane_router.core.values import Expectation, RefusalReason
+from inferplane_router.core.values import Expectation, RefusalReason, Routed, TargetRef
 from inferplane_router.gateway.data_plane import DataPlane
 from inferplane_router.gateway.forward import MAX_TRIES, ForwardContext
-from inferplane_router.gateway.headers import HeaderWriter
+from inferplane_router.gateway.headers import HeaderWriter, Particulars
 from inferplane_router.gateway.http import Gateway
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.testing import ByteEncoder, NotedAnnouncements, ScriptedCore, queued, refused, routed
@@ -338,8 +338,20 @@ def test_prefill_candidates_go_to_the_decode_agent_best_first_but_not_for_plain_
     chat, plain = world.upstream.calls
 
     assert chat.request.headers.get(b"x-inferplane-prefill") == b"p1:8100,p0:8100"
+    assert chat.request.headers.get(b"x-inferplane-prefill-dp-rank") == b"0,0"
     assert plain.request.headers.get(b"x-inferplane-prefill") is None
     assert world.core.asks[1].tokens is None
+
+
+def test_every_prefill_candidate_has_its_own_rank_in_the_same_place() -> None:
+    sides = (TargetRef("p1", 3, "p1:8100"), TargetRef("p0", 0, "p0:8100"), TargetRef("p1", 1, "p1:8100"))
+    placed = Routed("r", TargetRef("d", 2, "d:8100"), sides, 10, 0, 0, 0.1, 0.01)
+
+    headers = Headers(tuple(HeaderWriter(subscriber_epoch=1).decision(placed, Particulars())))
+
+    assert headers.get(b"x-inferplane-prefill") == b"p1:8100,p0:8100,p1:8100"
+    assert headers.get(b"x-inferplane-prefill-dp-rank") == b"3,0,1"
+    assert headers.get(b"x-inferplane-dp-rank") == b"2"
 
 
 def test_expected_blocks_are_announced_before_the_request_goes_out() -> None:

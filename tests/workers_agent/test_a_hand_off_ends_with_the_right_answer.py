@@ -250,6 +250,35 @@ def test_ranks_go_to_the_side_they_are_meant_for() -> None:
     assert Headers(first.request.headers.pairs).get(b"x-inferplane-prefill") is None
 
 
+def test_each_prefill_candidate_is_asked_for_its_own_rank() -> None:
+    bench = Bench()
+    ranks = (b"x-inferplane-prefill-dp-rank", b"3, 5")
+    bench.send({"prompt": "hi"}, headers=(PREFILL, ranks))
+    first = bench.upstream.last
+    first.fail(UpstreamFailure.REFUSED)
+    second = bench.upstream.last
+
+    assert [first.address, second.address] == [FIRST, SECOND]
+    assert first.request.headers.get(b"x-inferplane-dp-rank") == b"3"
+    assert second.request.headers.get(b"x-inferplane-dp-rank") == b"5"
+
+
+def test_one_rank_stands_for_all_candidates() -> None:
+    bench = Bench()
+    bench.send({"prompt": "hi"}, headers=(PREFILL, (b"x-inferplane-prefill-dp-rank", b"3")))
+    bench.upstream.last.fail(UpstreamFailure.REFUSED)
+
+    assert bench.upstream.last.request.headers.get(b"x-inferplane-dp-rank") == b"3"
+
+
+@pytest.mark.parametrize("ranks", [b"1,2,3", b"1,", b"one", b"-1,0"])
+def test_ranks_that_do_not_match_the_candidates_are_an_error_that_names_the_header(ranks: bytes) -> None:
+    exchange = Bench().send({"prompt": "hi"}, headers=(PREFILL, (b"x-inferplane-prefill-dp-rank", ranks)))
+
+    assert exchange.status == 400
+    assert b"x-inferplane-prefill-dp-rank" in exchange.body
+
+
 def test_a_request_id_of_any_shape_names_its_transfer() -> None:
     bench = Bench()
     bench.send({"prompt": "hi"}, headers=(PREFILL,), request_id="a/b?c d")

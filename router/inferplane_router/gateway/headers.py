@@ -136,7 +136,8 @@ class HeaderWriter:
         if particulars.hand_off and routed.prefill:
             addresses = ",".join(target.address for target in routed.prefill)
             pairs.append((b"x-inferplane-prefill", addresses.encode()))
-            pairs.append((b"x-inferplane-prefill-dp-rank", b"%d" % routed.prefill[0].rank))
+            ranks = ",".join(str(target.rank) for target in routed.prefill)
+            pairs.append((b"x-inferplane-prefill-dp-rank", ranks.encode()))
         return pairs + _described(particulars)
 
 

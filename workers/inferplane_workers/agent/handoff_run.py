@@ -108,6 +108,7 @@ class HandoffRun:
             address=address,
             request=self._request,
             routing=self._routing,
+            dp_rank=self._routing.prefill_rank(self._handoff.tried - 1),
             body=self._body,
             adapter=context.adapter,
             silence_s=context.settings.prefill_silence_s,

@@ -27,6 +27,7 @@ class PrefillCall:
         "_body",
         "_call",
         "_done",
+        "_dp_rank",
         "_head",
         "_over",
         "_pieces",
@@ -51,6 +52,7 @@ class PrefillCall:
         address: str,
         request: Request,
         routing: Routing,
+        dp_rank: int,
         body: Mapping[str, Any],
         adapter: EngineAdapter,
         silence_s: float,
@@ -59,6 +61,7 @@ class PrefillCall:
         self._upstream = upstream
         self._request = request
         self._routing = routing
+        self._dp_rank = dp_rank
         self._body = body
         self._adapter = adapter
         self._silence_s = silence_s
@@ -81,7 +84,7 @@ class PrefillCall:
         request = Request(
             b"POST",
             self._request.path,
-            headers=prefill_headers(self._request.headers, self._routing),
+            headers=prefill_headers(self._request.headers, self._routing, self._dp_rank),
             body=bodies.write(self._body),
         )
         self._call = self._upstream.send(self.address, request, self, silence_s=self._silence_s)

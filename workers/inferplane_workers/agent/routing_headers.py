@@ -31,7 +31,8 @@ class Routing:
     prefill: tuple[str, ...] = ()
     dp_rank: int = 0
     rank_chosen: bool = False
-    prefill_dp_rank: int = 0
+    prefill_dp_ranks: tuple[int, ...] = ()
+    """One for each candidate, or one for all of them; none: 0."""
     tenant: str = ""
     adapter: str = ""
     adapter_revision: str = ""
@@ -40,19 +41,27 @@ class Routing:
     priority: int = 0
     handoff_prefill: bool = False
 
+    def prefill_rank(self, candidate: int) -> int:
+        """Return the rank that a candidate, by its place in `prefill`, is asked for."""
+        ranks = self.prefill_dp_ranks
+        if not ranks:
+            return 0
+        return ranks[candidate] if len(ranks) > 1 else ranks[0]
+
 
 def read_routing(headers: Headers) -> Routing:
     """Parse the internal headers; a malformed one is an error that names it."""
     found = {name: value for name, value in headers.pairs if name.startswith(INTERNAL_PREFIX)}
     request_id = headers.get(b"x-request-id")
     rank = found.get(b"x-inferplane-dp-rank")
+    candidates = _candidates(found.get(b"x-inferplane-prefill", b""))
     return Routing(
         request_id=request_id.decode("latin-1") if request_id else uuid.uuid4().hex,
         router_epoch=_number(found, b"x-inferplane-router-epoch", _MAX_U64),
-        prefill=_candidates(found.get(b"x-inferplane-prefill", b"")),
+        prefill=candidates[:_MAX_CANDIDATES],
         dp_rank=_number(found, b"x-inferplane-dp-rank", _MAX_RANK),
         rank_chosen=rank is not None,
-        prefill_dp_rank=_number(found, b"x-inferplane-prefill-dp-rank", _MAX_RANK),
+        prefill_dp_ranks=_ranks(found, len(candidates))[:_MAX_CANDIDATES],
         tenant=_text(found, b"x-inferplane-tenant"),
         adapter=_text(found, b"x-inferplane-adapter"),
         adapter_revision=_text(found, b"x-inferplane-adapter-revision"),
@@ -72,14 +81,14 @@ def engine_headers(headers: Headers, routing: Routing) -> Headers:
     return Headers(kept + ours)
 
 
-def prefill_headers(headers: Headers, routing: Routing) -> Headers:
-    """Return what the prefill agent gets for its half of a hand-off."""
+def prefill_headers(headers: Headers, routing: Routing, dp_rank: int) -> Headers:
+    """Return what the prefill agent gets for its half of a hand-off; the rank is one of its engine's."""
     kept = _clients_own(headers)
     ours = (
         (b"x-request-id", routing.request_id.encode("latin-1")),
         (b"x-inferplane-handoff", b"prefill"),
         (b"x-inferplane-router-epoch", b"%d" % routing.router_epoch),
-        (b"x-inferplane-dp-rank", b"%d" % routing.prefill_dp_rank),
+        (b"x-inferplane-dp-rank", b"%d" % dp_rank),
         (b"x-inferplane-prompt-tokens", b"%d" % routing.prompt_tokens),
         (b"x-inferplane-uncached-tokens", b"%d" % routing.uncached_tokens),
         (b"x-inferplane-tenant", routing.tenant.encode("latin-1")),
@@ -131,4 +140,17 @@ def _candidates(raw: bytes) -> tuple[str, ...]:
         host, _, port = name.rpartition(":")
         if not host or not port.isdigit():
             raise BadRequestError("header x-inferplane-prefill must list host:port", param="x-inferplane-prefill")
-    return names[:_MAX_CANDIDATES]
+    return names
+
+
+def _ranks(found: dict[bytes, bytes], candidates: int) -> tuple[int, ...]:
+    """Read one rank for each candidate, or one for all."""
+    name = b"x-inferplane-prefill-dp-rank"
+    if name not in found:
+        return ()
+    ranks = tuple(_number({name: part.strip()}, name, _MAX_RANK) for part in found[name].split(b","))
+    if len(ranks) not in (1, candidates):
+        raise BadRequestError(
+            f"header {name.decode()} must list a rank for each prefill candidate", param=name.decode()
+        )
+    return ranks
