@@ -23,7 +23,15 @@ from inferplane_engine.kv_events.saved import SavedGroup, SavedMap, checked, pac
 from inferplane_engine.kv_events.windows import Windows
 from inferplane_engine.kv_events.wire import BlockRemoved, BlockStored, EngineHash, KvEvent
 
-_MEDIA: Final = {None: Plane.DEVICE, "GPU": Plane.DEVICE, "CPU": Plane.HOST, "STORAGE": Plane.DISK}
+_MEDIA: Final = {
+    None: Plane.DEVICE,
+    "GPU": Plane.DEVICE,
+    "CPU": Plane.HOST,
+    "STORAGE": Plane.DISK,
+    # SGLang's words; what it keeps elsewhere ("EXTERNAL") is no worker's.
+    "CPU_PINNED": Plane.HOST,
+    "DISK": Plane.DISK,
+}
 _NEVER_REUSED: Final = frozenset({"encoder_only_attention", "cross_attention"})
 
 

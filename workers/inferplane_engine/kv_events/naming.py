@@ -64,8 +64,19 @@ class Names:
         return start
 
 
+def _salted(salt: str, event: BlockStored) -> Hashes | None:
+    """Put a salt where a router expects it: at the beginning of the prompt, from which all else follows."""
+    if event.parent_block_hash is not None:
+        return None
+    keys = np.zeros(len(event.block_hashes), np.uint64)
+    keys[:1] = extra_key(salt)
+    return keys
+
+
 def _extras(event: BlockStored) -> Hashes | None:
     """Fold each block's extra keys; the adapter is in the seed, so its name is dropped."""
+    if event.cache_salt and event.extra_keys is None:
+        return _salted(event.cache_salt, event)
     if event.extra_keys is None or not any(event.extra_keys):
         return None
     skip = 1 if event.lora_name else 0

@@ -1,4 +1,4 @@
-"""vLLM's event batches: msgpack in, frozen values out.
+"""Engines' event batches: msgpack in, frozen values out; SGLang (0.5.23) writes them as vLLM does.
 
 Problem: releases differ in how they write the same event (maps with a `type` tag today, positional arrays before; a
 batch is an array), fields are added, and one odd event must not cost the rest of its batch.
@@ -35,6 +35,8 @@ class BlockStored(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=
     locality: str | None = None
     ownership: str | None = None
     session_id: str | None = None
+    cache_salt: str | None = None
+    """SGLang's: of the request that stored the blocks, which in vLLM is one of the first block's extra keys."""
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):

@@ -110,6 +110,7 @@ class Agent:
                 model=config.names[0],
                 prefill_silence_s=config.prefill_silence,
                 engine_silence_s=config.engine_silence,
+                bootstrap_port=config.bootstrap_port,
             ),
             adapter=adapter,
             upstream=self._pool,

@@ -18,8 +18,20 @@ from inferplane_workers.agent.errors import BadRequestError
 
 Body = dict[str, Any]
 
-# Top-level fields by which a body can command KV or encoder-cache transfers.
-_FORBIDDEN: Final = ("kv_transfer_params", "ec_transfer_params")
+# Top-level fields by which a body can command KV or encoder-cache transfers; below, in SGLang's words: where halves
+# meet, which rank computes, what the request is called inside, and a key that changes blocks' names unseen.
+_FORBIDDEN: Final = (
+    "kv_transfer_params",
+    "ec_transfer_params",
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+    "routed_dp_rank",
+    "data_parallel_rank",
+    "disagg_prefill_dp_rank",
+    "rid",
+    "extra_key",
+)
 # vLLM copies vllm_xargs into the same place as the fields above, and reads how block events are reported from it.
 _FORBIDDEN_XARGS: Final = ("kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode")
 

@@ -126,6 +126,9 @@ class AgentConfig:
     prefill_silence: float = setting(
         default=120.0, parse=parse_duration, help="longest wait for a prefill worker's answer"
     )
+    bootstrap_port: int = setting(
+        default=8998, minimum=1, maximum=65535, help="where prefill engines that meet decode engines are looked up"
+    )
     canary: bool = setting(default=True, help="ask a prompt with a known answer after each start: on or off")
     canary_expect: str = setting(default="", help="the canary's right answer; empty: what the first start said")
     canary_timeout: float = setting(default=120.0, parse=parse_duration, help="longest wait for the canary's answer")

@@ -12,7 +12,8 @@ from inferplane_runtime.http.api import Exchange, Request, Upstream
 from inferplane_workers.agent import body as bodies
 from inferplane_workers.agent.adapter_dialect import ADAPTER_DIALECTS
 from inferplane_workers.agent.adapters import Adapters, Use
-from inferplane_workers.agent.engine_adapter import EngineAdapter
+from inferplane_workers.agent.body import Shape
+from inferplane_workers.agent.engine_adapter import EngineAdapter, HandoffOrder
 from inferplane_workers.agent.errors import AgentError, BadRequestError, RefusedError, UnknownPathError, answer
 from inferplane_workers.agent.gate import Gate
 from inferplane_workers.agent.job import Job
@@ -123,11 +124,25 @@ class DataPath:
         if stripped := bodies.strip_forbidden(body):
             self._observer.stripped(stripped)
         shape = bodies.shape(body)
+        self._check(routing, shape)
         use = self._use(routing, shape.model)
         if use is not None:
             routing = _under(use, routing)
         make = Job.prefill if routing.handoff_prefill else Job.decode
         make(self._context, request, exchange, routing, body=body, shape=shape, use=use).begin()
+
+    def _check(self, routing: Routing, shape: Shape) -> None:
+        """Refuse what cannot be handed over where there is no other way."""
+        traits = self._context.adapter.traits
+        if routing.handoff_prefill and traits.handoff_order == HandoffOrder.CONCURRENT and routing.rendezvous is None:
+            name = "x-inferplane-rendezvous"
+            raise BadRequestError(f"header {name} must say where the two halves meet", param=name)
+        if routing.prefill and not shape.handoff_possible and not traits.decode_can_prefill:
+            raise BadRequestError(
+                "this model is served by engines that hand over one answer to one prompt: ask for one, "
+                "without log-probabilities of the prompt",
+                param="n" if shape.choices > 1 else "logprobs",
+            )
 
     def _use(self, routing: Routing, model: str) -> Use | None:
         """Begin to use an adapter, if the request is for one.

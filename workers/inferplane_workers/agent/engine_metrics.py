@@ -6,21 +6,36 @@ that matter are looked at.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inferplane_workers.agent.wire import Gauges
 
-_RUNNING = "vllm:num_requests_running"
-_WAITING = "vllm:num_requests_waiting"
-_KV_USAGE = "vllm:kv_cache_usage_perc"
+_RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
+# In a pair of SGLang's engines requests wait in more than one place: for their other half, for room, for blocks.
+_WAITING = (
+    "vllm:num_requests_waiting",
+    "sglang:num_queue_reqs",
+    "sglang:num_prefill_bootstrap_queue_reqs",
+    "sglang:num_decode_prealloc_queue_reqs",
+    "sglang:num_decode_transfer_queue_reqs",
+)
+_KV_USAGE = ("vllm:kv_cache_usage_perc", "sglang:token_usage")
+_GAUGES = {name: kind for kind, names in enumerate((_RUNNING, _WAITING, _KV_USAGE)) for name in names}
 _CACHE_CONFIG = "vllm:cache_config_info"
+_BLOCK_SIZE, _BLOCKS = "sglang:page_size", "sglang:num_pages"
 _STARTED = "process_start_time_seconds"
 # They rise whenever the engine gets anything done.
-_PROGRESS = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:iteration_tokens_total_count")
-_FAILED_TRANSFERS = "vllm:nixl_num_failed_transfers_total"
+_PROGRESS = (
+    "vllm:prompt_tokens_total",
+    "vllm:generation_tokens_total",
+    "vllm:iteration_tokens_total_count",
+    "sglang:realtime_tokens_total",
+    "sglang:generation_tokens_total",
+)
+_FAILED_TRANSFERS = ("vllm:nixl_num_failed_transfers_total", "sglang:num_transfer_failed_reqs_total")
 
-_WANTED = (_RUNNING, _WAITING, _KV_USAGE, _CACHE_CONFIG, _STARTED, *_PROGRESS, _FAILED_TRANSFERS)
+_WANTED = (*_GAUGES, _CACHE_CONFIG, _BLOCK_SIZE, _BLOCKS, _STARTED, *_PROGRESS, *_FAILED_TRANSFERS)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -39,7 +54,8 @@ class EnginePage:
 
 @dataclass(slots=True)
 class _Rank:
-    values: dict[str, float] = field(default_factory=dict[str, float])
+    values: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    """Running, waiting, usage of the KV cache."""
 
 
 def read_page(text: bytes) -> EnginePage:
@@ -48,35 +64,35 @@ def read_page(text: bytes) -> EnginePage:
     progress = failed = 0.0
     started = ""
     config: Mapping[str, str] = {}
+    sizes: dict[str, int] = {}
     for name, labels, value in _samples(text):
-        if name in (_RUNNING, _WAITING, _KV_USAGE):
-            values = ranks[_int(labels.get("engine", "0"))].values
-            values[name] = values.get(name, 0.0) + value
+        if name in _GAUGES:
+            # With priorities SGLang shows each number once more for each of them.
+            if not labels.get("priority"):
+                ranks[_int(labels.get("engine") or labels.get("dp_rank", "0"))].values[_GAUGES[name]] += value
         elif name in _PROGRESS:
             progress += value
         elif name == _STARTED:
             started = f"{value:.2f}"
         elif name == _CACHE_CONFIG:
             config = labels
-        elif name == _FAILED_TRANSFERS:
+        elif name in (_BLOCK_SIZE, _BLOCKS):
+            sizes[name] = int(value)
+        elif name in _FAILED_TRANSFERS:
             failed += value
     return EnginePage(
         gauges=tuple(_gauges(rank, found.values) for rank, found in sorted(ranks.items())),
         progress=progress,
         started=started,
-        block_size=_int(config.get("block_size", "0")),
-        kv_blocks=_int(config.get("num_gpu_blocks", "0")),
+        block_size=_int(config.get("block_size", "0")) or sizes.get(_BLOCK_SIZE, 0),
+        kv_blocks=_int(config.get("num_gpu_blocks", "0")) or sizes.get(_BLOCKS, 0),
         failed_transfers=failed,
     )
 
 
-def _gauges(rank: int, values: Mapping[str, float]) -> Gauges:
-    return Gauges(
-        dp_rank=rank,
-        running=int(values.get(_RUNNING, 0)),
-        waiting=int(values.get(_WAITING, 0)),
-        kv_usage=values.get(_KV_USAGE, 0.0),
-    )
+def _gauges(rank: int, values: Sequence[float]) -> Gauges:
+    running, waiting, usage = values
+    return Gauges(dp_rank=rank, running=int(running), waiting=int(waiting), kv_usage=usage)
 
 
 def _samples(text: bytes) -> Iterator[tuple[str, Mapping[str, str], float]]:

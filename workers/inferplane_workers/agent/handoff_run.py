@@ -42,6 +42,8 @@ class HandoffRun:
 
     __slots__ = ("_body", "_call", "_context", "_handoff", "_over", "_owner", "_request", "_routing", "_timeline")
 
+    holds_head = False
+
     def __init__(
         self,
         handoff: Handoff,
@@ -68,7 +70,24 @@ class HandoffRun:
         """What the prefill side said, if it refused."""
         return self._call.refusal if self._call else None
 
-    def on(self, event: Event) -> None:
+    def begin(self) -> None:
+        self._on(Event.BEGIN)
+
+    def first_token(self) -> None:
+        self._on(Event.FIRST_TOKEN)
+
+    def engine_failed(self, *, lost: bool) -> None:
+        del lost  # it is asked once more without the transfer, also when it was away for a moment
+        self._on(Event.ENGINE_FAILED)
+
+    def client_gone(self) -> None:
+        self._on(Event.CLIENT_GONE)
+
+    def ended(self, *, whole: bool) -> None:
+        del whole
+        self._on(Event.ENDED)
+
+    def _on(self, event: Event) -> None:
         self._run(self._handoff.on(event, now=self._context.now()))
         self._timeline.failed_prefill = self._handoff.failed
 

@@ -25,10 +25,11 @@ from inferplane_workers.agent.adapters import Use
 from inferplane_workers.agent.body import Body, Shape
 from inferplane_workers.agent.engine_adapter import HandoffOrder
 from inferplane_workers.agent.errors import EngineLostError, EngineUnreachableError, answer
-from inferplane_workers.agent.handoff import Event, Handoff
+from inferplane_workers.agent.handoff import Handoff
 from inferplane_workers.agent.handoff_run import HandoffRun
 from inferplane_workers.agent.job_context import JobContext
 from inferplane_workers.agent.ledger import Entry, Ticket
+from inferplane_workers.agent.meeting_run import MeetingRun
 from inferplane_workers.agent.routing_headers import Routing, answer_headers, engine_headers
 from inferplane_workers.agent.sse import UsageFilter
 from inferplane_workers.agent.timeline import Outcome, Side, Timeline
@@ -37,6 +38,8 @@ from inferplane_workers.agent.usage import Usage
 _COLLECT_LIMIT = 64 * 1024 * 1024
 _SERVER_ERROR = 500
 _OK = 200
+_ERROR_EVENT = b'data: {"error"'
+"""Begins a stream that is no answer."""
 
 
 class Job:
@@ -53,6 +56,7 @@ class Job:
         "_filter",
         "_handoff",
         "_head",
+        "_holding",
         "_raw",
         "_request",
         "_shape",
@@ -79,7 +83,6 @@ class Job:
         model: str = "",
         body: Body | None = None,
         shape: Shape | None = None,
-        handoff: Handoff | None = None,
         use: Use | None = None,
         names: Mapping[bytes, bytes] | None = None,
     ) -> None:
@@ -96,19 +99,7 @@ class Job:
         self._body = body
         self._shape = shape
         self._timeline = Timeline(accepted=context.now())
-        self._handoff = (
-            None
-            if handoff is None
-            else HandoffRun(
-                handoff,
-                context=context,
-                owner=self,
-                request=request,
-                routing=routing,
-                body=body or {},
-                timeline=self._timeline,
-            )
-        )
+        self._handoff: HandoffRun | MeetingRun | None = None
         self._ticket: Ticket | None = None
         self._call: Call | None = None
         self._head: ResponseHead | None = None
@@ -116,6 +107,7 @@ class Job:
         self._collected: list[bytes] = []
         self._size = 0
         self._streaming = False
+        self._holding = False
         self._failure: Response | None = None
         self._done = False
 
@@ -152,7 +144,7 @@ class Job:
         use: Use | None = None,
     ) -> Self:
         """Make the prefill half of a hand-off that another agent runs."""
-        half = bodies.for_prefill(body, context.adapter.transfer_request())
+        half = context.adapter.prefill_half(body, routing)
         return cls(context, request, exchange, routing, side=Side.PREFILL, body=half, shape=shape, use=use)
 
     @classmethod
@@ -168,16 +160,31 @@ class Job:
         use: Use | None = None,
     ) -> Self:
         """Make a request that ends here, with a hand-off where the router wants one and it can be had."""
-        traits = context.adapter.traits
-        handoff: Handoff | None = None
-        if routing.prefill and shape.handoff_possible and traits.handoff_order == HandoffOrder.SEQUENTIAL:
-            handoff = Handoff(
-                routing.prefill,
-                deadline_s=min(context.settings.handoff_deadline_s, traits.lease_s / 2),
-                local_prefill=traits.decode_can_prefill,
+        job = cls(context, request, exchange, routing, side=Side.DECODE, body=body, shape=shape, use=use)
+        if routing.prefill and shape.handoff_possible:
+            job._handoff = job._hand_off(body)
+        return job
+
+    def _hand_off(self, body: Body) -> HandoffRun | MeetingRun:
+        context, traits = self._context, self._context.adapter.traits
+        candidates, request, routing = self.routing.prefill, self._request, self.routing
+        if traits.handoff_order == HandoffOrder.CONCURRENT:
+            return MeetingRun(
+                candidates,
+                context=context,
+                owner=self,
+                request=request,
+                routing=routing,
+                body=body,
+                timeline=self._timeline,
             )
-        return cls(
-            context, request, exchange, routing, side=Side.DECODE, body=body, shape=shape, handoff=handoff, use=use
+        handoff = Handoff(
+            candidates,
+            deadline_s=min(context.settings.handoff_deadline_s, traits.lease_s / 2),
+            local_prefill=traits.decode_can_prefill,
+        )
+        return HandoffRun(
+            handoff, context=context, owner=self, request=request, routing=routing, body=body, timeline=self._timeline
         )
 
     def begin(self) -> None:
@@ -190,7 +197,7 @@ class Job:
             context.observer.accepted(self.routing, self._side)
         self._exchange.on_disconnect(self._client_gone)
         if self._handoff is not None:
-            self._handoff.on(Event.BEGIN)
+            self._handoff.begin()
         else:
             self.send_decode(None)
 
@@ -199,6 +206,7 @@ class Job:
     def send_decode(self, transfer: Mapping[str, Any] | None) -> None:
         context = self._context
         self._head = None
+        self._holding = False
         self._collected = []
         self._size = 0
         if transfer is None:
@@ -219,7 +227,7 @@ class Job:
     def _engine_body(self, transfer: Mapping[str, Any] | None) -> bytes:
         if self._body is None:
             return self._raw
-        body = self._body if transfer is None else bodies.for_decode(self._body, transfer)
+        body = self._body if transfer is None else self._context.adapter.decode_half(self._body, transfer)
         if self._streams and self._side is Side.DECODE:
             body = dict(body)
             bodies.ask_for_usage(body)
@@ -240,6 +248,11 @@ class Job:
         self._head = head
         if self._body is not None and not _is_stream(head):
             return  # collected: see on_end
+        self._holding = self._handoff is not None and self._handoff.holds_head
+        if not self._holding:
+            self._start_stream(head)
+
+    def _start_stream(self, head: ResponseHead) -> None:
         self._streaming = True
         if self._body is not None and self._shape is not None and self._streams and head.status == _OK:
             self._filter = UsageFilter(
@@ -252,6 +265,13 @@ class Job:
         context = self._context
         now = context.now()
         context.progress_at = now
+        if self._holding and self._head is not None:
+            self._holding = False
+            if data.startswith(_ERROR_EVENT):
+                self.cancel_decode()
+                self._engine_failed(None)
+                return
+            self._start_stream(self._head)
         if not self._streaming:
             self._collect(data)
             return
@@ -310,7 +330,7 @@ class Job:
     def _engine_failed(self, response: Response | None) -> None:
         self._failure = response
         if self._handoff is not None:
-            self._handoff.on(Event.ENGINE_FAILED)
+            self._handoff.engine_failed(lost=response is not None)
         else:
             self.give_up()
 
@@ -324,7 +344,7 @@ class Job:
         if self._ticket is not None:
             self._context.ledger.prefill_done(self._ticket)
         if self._handoff is not None:
-            self._handoff.on(Event.FIRST_TOKEN)
+            self._handoff.first_token()
 
     def _collect(self, data: bytes) -> None:
         self._collected.append(data)
@@ -401,7 +421,7 @@ class Job:
         if self._done:
             return
         if self._handoff is not None:
-            self._handoff.on(Event.CLIENT_GONE)
+            self._handoff.client_gone()
         else:
             self.cancel_decode()
         self._finish(Outcome.CLIENT_GONE, 499)
@@ -419,7 +439,7 @@ class Job:
         context = self._context
         context.live.discard(self)
         if self._handoff is not None:
-            self._handoff.on(Event.ENDED)
+            self._handoff.ended(whole=outcome is Outcome.OK)
             self._handoff.over()
         if self._use is not None:
             self._use.end()

@@ -1,5 +1,6 @@
 """What all jobs of one agent share."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,6 +37,8 @@ class JobContext:
     adapters: Adapters
     dialect: AdapterDialect
     peers: Peers = field(default_factory=Peers)
+    draw_room: Callable[[], int] = lambda: secrets.randbits(63)
+    """Gives the number on which two halves meet; none comes twice."""
     live: set[LiveJob] = field(default_factory=set[LiveJob])
     busy_since: float = 0.0
     """When the first of the requests in force came."""

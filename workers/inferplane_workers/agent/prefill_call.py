@@ -8,7 +8,7 @@ from inferplane_workers.agent import body as bodies
 from inferplane_workers.agent import usage as usages
 from inferplane_workers.agent.engine_adapter import EngineAdapter
 from inferplane_workers.agent.handoff import Event
-from inferplane_workers.agent.routing_headers import Routing, answer_headers, prefill_headers
+from inferplane_workers.agent.routing_headers import Rendezvous, Routing, answer_headers, prefill_headers
 
 if TYPE_CHECKING:
     from inferplane_workers.agent.usage import Usage
@@ -31,6 +31,7 @@ class PrefillCall:
         "_head",
         "_over",
         "_pieces",
+        "_rendezvous",
         "_request",
         "_routing",
         "_silence_s",
@@ -57,6 +58,7 @@ class PrefillCall:
         adapter: EngineAdapter,
         silence_s: float,
         done: "Callable[[PrefillCall], None]",
+        rendezvous: Rendezvous | None = None,
     ) -> None:
         self._upstream = upstream
         self._request = request
@@ -66,6 +68,7 @@ class PrefillCall:
         self._adapter = adapter
         self._silence_s = silence_s
         self._done = done
+        self._rendezvous = rendezvous
         self._call: Call | None = None
         self._head: ResponseHead | None = None
         self._pieces: list[bytes] = []
@@ -84,7 +87,7 @@ class PrefillCall:
         request = Request(
             b"POST",
             self._request.path,
-            headers=prefill_headers(self._request.headers, self._routing, self._dp_rank),
+            headers=prefill_headers(self._request.headers, self._routing, self._dp_rank, self._rendezvous),
             body=bodies.write(self._body),
         )
         self._call = self._upstream.send(self.address, request, self, silence_s=self._silence_s)

@@ -16,10 +16,22 @@ _MAX_RANK = 4096
 _MAX_U64 = 2**64 - 1
 _MAX_U32 = 2**32 - 1
 _MAX_CANDIDATES = 16
+_MAX_ROOM = 2**63 - 1
 
 # Headers by which vLLM lets its caller choose ranks, order and sessions: the router's business, not the client's.
 _ENGINE_CONTROL = frozenset((b"x-data-parallel-rank", b"x-vllm-priority"))
+_OVERRIDES = b"x-override-"
+"""Begins the headers by which SGLang lets its caller change fields of the body, transfers among them."""
 _FROM_CLIENT_DROPPED = HOP_BY_HOP | _ENGINE_CONTROL | {b"accept-encoding", b"x-request-id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Where the engines of two halves meet that are sent at once: the prefill engine's place, and a number."""
+
+    host: str
+    port: int
+    room: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,7 @@ class Routing:
     uncached_tokens: int = 0
     priority: int = 0
     handoff_prefill: bool = False
+    rendezvous: Rendezvous | None = None
 
     def prefill_rank(self, candidate: int) -> int:
         """Return the rank that a candidate, by its place in `prefill`, is asked for."""
@@ -69,6 +82,7 @@ def read_routing(headers: Headers) -> Routing:
         uncached_tokens=_number(found, b"x-inferplane-uncached-tokens", _MAX_U32),
         priority=_signed(found, b"x-inferplane-priority"),
         handoff_prefill=found.get(b"x-inferplane-handoff") == b"prefill",
+        rendezvous=_rendezvous(found),
     )
 
 
@@ -81,10 +95,10 @@ def engine_headers(headers: Headers, routing: Routing) -> Headers:
     return Headers(kept + ours)
 
 
-def prefill_headers(headers: Headers, routing: Routing, dp_rank: int) -> Headers:
+def prefill_headers(headers: Headers, routing: Routing, dp_rank: int, rendezvous: Rendezvous | None = None) -> Headers:
     """Return what the prefill agent gets for its half of a hand-off; the rank is one of its engine's."""
     kept = _clients_own(headers)
-    ours = (
+    ours: tuple[tuple[bytes, bytes], ...] = (
         (b"x-request-id", routing.request_id.encode("latin-1")),
         (b"x-inferplane-handoff", b"prefill"),
         (b"x-inferplane-router-epoch", b"%d" % routing.router_epoch),
@@ -95,12 +109,16 @@ def prefill_headers(headers: Headers, routing: Routing, dp_rank: int) -> Headers
         (b"x-inferplane-adapter", routing.adapter.encode("latin-1")),
         (b"x-inferplane-adapter-revision", routing.adapter_revision.encode("latin-1")),
     )
+    if rendezvous is not None:
+        place = f"{rendezvous.host}:{rendezvous.port}/{rendezvous.room}"
+        ours += ((b"x-inferplane-rendezvous", place.encode("latin-1")),)
     return Headers(kept + ours)
 
 
 def _clients_own(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
     dropped = _FROM_CLIENT_DROPPED | named_by_connection(headers)
-    return tuple(pair for pair in headers.pairs if pair[0] not in dropped and not pair[0].startswith(INTERNAL_PREFIX))
+    prefixes = (INTERNAL_PREFIX, _OVERRIDES)
+    return tuple(pair for pair in headers.pairs if pair[0] not in dropped and not pair[0].startswith(prefixes))
 
 
 def answer_headers(headers: Headers) -> Headers:
@@ -154,3 +172,16 @@ def _ranks(found: dict[bytes, bytes], candidates: int) -> tuple[int, ...]:
             f"header {name.decode()} must list a rank for each prefill candidate", param=name.decode()
         )
     return ranks
+
+
+def _rendezvous(found: dict[bytes, bytes]) -> Rendezvous | None:
+    name = b"x-inferplane-rendezvous"
+    raw = found.get(name)
+    if raw is None:
+        return None
+    place, _, room = raw.decode("latin-1").rpartition("/")
+    host, _, port = place.rpartition(":")
+    numbers = all(part.isascii() and part.isdecimal() and len(part) < 20 for part in (port, room))  # noqa: PLR2004 - digits of 2**63
+    if not host or not numbers or int(room) > _MAX_ROOM:
+        raise BadRequestError("header x-inferplane-rendezvous must be HOST:PORT/ROOM", param=name.decode())
+    return Rendezvous(host, int(port), int(room))

@@ -35,3 +35,5 @@ class DataPathSettings:
     """From a prefill answer to its use; well under the engine's lease."""
     prefill_silence_s: float = 120.0
     engine_silence_s: float = 3600.0
+    bootstrap_port: int = 8998
+    """Of the engines beside prefill agents, where halves that are sent at once meet."""
