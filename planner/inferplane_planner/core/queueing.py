@@ -1,0 +1,58 @@
+"""Waiting in front of several servers, as far as formulas know it.
+
+Exact for exponential service times (Erlang's C); for others the mean wait is scaled by the variation of arrivals and
+service (Allen and Cunneen), and the tail is taken as exponential, which it is far out in any such queue.
+Source: L. Kleinrock, Queueing Systems; A. O. Allen, Probability, Statistics, and Queueing Theory.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Return the chance that an arrival waits; `load` is arrival rate x mean service time, below `servers`."""
+    if load <= 0:
+        return 0.0
+    if load >= servers:
+        return 1.0
+    blocked = 1.0  # Erlang's B by recursion, which neither overflows nor cancels
+    for count in range(1, servers + 1):
+        blocked = load * blocked / (count + load * blocked)
+    share = load / servers
+    return blocked / (1.0 - share * (1.0 - blocked))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Waiting time: with chance `waits` it is exponential with this mean, otherwise 0; times in seconds."""
+
+    waits: float
+    mean_of_waiting_s: float
+
+    @property
+    def mean_s(self) -> float:
+        return self.waits * self.mean_of_waiting_s
+
+    @property
+    def endless(self) -> bool:
+        return math.isinf(self.mean_of_waiting_s)
+
+
+NO_WAIT = Wait(0.0, 0.0)
+ENDLESS = Wait(1.0, math.inf)
+
+
+def wait(*, servers: int, rate_per_s: float, mean_s: float, variation: float, burst: float = 1.0) -> Wait:
+    """Return the wait of arrivals of `rate_per_s` for one of `servers`.
+
+    `variation` is the squared coefficient of variation of the service time, `burst` that of the gaps between arrivals
+    (1: Poisson).
+    """
+    load = rate_per_s * mean_s
+    if load <= 0:
+        return NO_WAIT
+    if servers <= 0 or load >= servers:
+        return ENDLESS
+    waits = erlang_c(servers, load)
+    spread = (variation + burst) / 2.0
+    return Wait(waits, spread * mean_s / (servers - load))
