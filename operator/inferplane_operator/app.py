@@ -24,7 +24,7 @@ from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
 from inferplane_operator.cluster.leadership import Leadership, LeaseName, LeaseTimes
 from inferplane_operator.cluster.metrics import OperatorMetrics
-from inferplane_operator.cluster.model_revisions import ModelHub, ModelRevisions
+from inferplane_operator.cluster.model_revisions import ModelRevisions
 from inferplane_operator.cluster.objects import Objects
 from inferplane_operator.cluster.reconciling import Core, Steps
 from inferplane_operator.cluster.store import Store
@@ -33,6 +33,7 @@ from inferplane_operator.cluster.work_keys import WorkKey
 from inferplane_operator.cluster.workers import Workers
 from inferplane_operator.cluster.writing import Writer
 from inferplane_operator.handlers.watching import Watches
+from inferplane_operator.hub import Hub
 from inferplane_operator.settings import OperatorSettings
 from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.api import Limits
@@ -61,9 +62,7 @@ class _Troubles:
 class Operator:
     """One operator process."""
 
-    def __init__(
-        self, settings: OperatorSettings, config: SingleConfig, *, core: Core, hub: ModelHub, identity: str
-    ) -> None:
+    def __init__(self, settings: OperatorSettings, config: SingleConfig, *, core: Core, identity: str) -> None:
         clock: Clock = SystemClock()
         self._settings = settings
         self._transport = KubeTransport(config)
@@ -82,14 +81,24 @@ class Operator:
         )
         allowed = self._leadership.check
         recorder = EventRecorder(objects, allowed=allowed, wall=clock.wall, identity=identity, metrics=self.metrics)
-        writer = Writer(objects, self.store, recorder=recorder, memory=memory, allowed=allowed, metrics=self.metrics)
         pages = AgentPages(self._client)
+        hub = Hub(self._client, endpoint=settings.hub_endpoint, now=now)
         self._revisions = ModelRevisions(hub, now=now, queue=self._look_again)
-        facts = (self._revisions, CanaryCounters(pages, now=now), pages)
-        steps = Steps(self.store, writer, core, facts=facts, wall=clock.wall)
-        self.workers = Workers(steps.step, count=settings.workers, now=now, metrics=self.metrics)
+        self.workers = Workers(self._step, count=settings.workers, now=now, metrics=self.metrics)
         self._intake = Intake(self.store, self.workers, memory, now=now)
+        writer = Writer(
+            objects,
+            self.store,
+            recorder=recorder,
+            memory=memory,
+            take_in=self._intake.written,
+            allowed=allowed,
+            metrics=self.metrics,
+        )
+        facts = (self._revisions, CanaryCounters(pages, now=now), pages)
+        self._steps = Steps(self.store, writer, core, facts=facts, wall=clock.wall)
         self._stop = StopSignal()
+        self._ports = (0, 0)
         self._watches = Watches(
             objects,
             self._intake,
@@ -124,6 +133,11 @@ class Operator:
         finally:
             await self._close()
 
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The ports of health and metrics that were got."""
+        return self._ports
+
     async def _serve(self, stop: StopSignal, group: asyncio.TaskGroup) -> int:
         if not await _unless_stopped(stop, self._auditor.warm()):
             return 0
@@ -154,6 +168,9 @@ class Operator:
             await _cancelled(work, hold, stopped)
             await self._leadership.release()
 
+    async def _step(self, key: WorkKey) -> float | None:
+        return await self._steps.step(key)
+
     def _take_over(self) -> None:
         self.health.leading = True
         self.metrics.leading(leads=True)
@@ -175,7 +192,8 @@ class Operator:
     async def _listen(self) -> None:
         await _bound("--listen-health", self._settings.listen_health, self._health_http)
         await _bound("--listen-metrics", self._settings.listen_metrics, self._metrics_http)
-        _log.info("listening", health=self._health_http.port, metrics=self._metrics_http.port)
+        self._ports = (self._health_http.port, self._metrics_http.port)
+        _log.info("listening", health=self._ports[0], metrics=self._ports[1])
 
     async def _close(self) -> None:
         self._health_http.close()

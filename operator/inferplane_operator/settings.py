@@ -1,9 +1,11 @@
 """The operator's configuration: flags, or `INFERPLANE_*`, read once in `__main__`."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_operator.render import RenderOptions
+from inferplane_operator.render.accelerators import Accelerators, AcceleratorsError, read_accelerators
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, parse_address, parse_duration, setting
 
@@ -58,7 +60,6 @@ def check(settings: OperatorSettings) -> None:
             f"{settings.renew_deadline:g}s must lie between --retry-period ({settings.retry_period:g}s) "
             f"and --lease-duration ({settings.lease_duration:g}s)",
         )
-    engine_images(settings)
 
 
 def render_options(settings: OperatorSettings) -> RenderOptions:
@@ -68,7 +69,18 @@ def render_options(settings: OperatorSettings) -> RenderOptions:
         options,
         agent_image=settings.agent_image or options.agent_image,
         engine_images={**options.engine_images, **engine_images(settings)},
+        accelerators=_accelerators(settings.accelerator_classes),
+        hub_endpoint=settings.hub_endpoint,
     )
+
+
+def _accelerators(path: str) -> Accelerators:
+    if not path:
+        return Accelerators()
+    try:
+        return read_accelerators(Path(path).read_text(encoding="utf-8"), source=path)
+    except (OSError, UnicodeDecodeError, AcceleratorsError) as error:
+        raise SettingsError("--accelerator-classes", f"{path}: {error}") from error
 
 
 def engine_images(settings: OperatorSettings) -> dict[tuple[EngineType, Device], str]:

@@ -51,7 +51,13 @@ class World:
         self.intake = Intake(self.store, self.queue, self.memory, now=lambda: 0.0)
         recorder = EventRecorder(objects, allowed=self.check, wall=lambda: 0.0, identity="me", metrics=metrics)
         self.writer = Writer(
-            objects, self.store, recorder=recorder, memory=self.memory, allowed=self.check, metrics=metrics
+            objects,
+            self.store,
+            recorder=recorder,
+            memory=self.memory,
+            take_in=self.intake.written,
+            allowed=self.check,
+            metrics=metrics,
         )
         for manifest in self.cluster.objects.values():
             self.intake.seen(manifest, listed=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from inferplane_operator.cluster.applied import Memory
-from inferplane_operator.cluster.store import Change, Store
+from inferplane_operator.cluster.store import Change, Put, Store
 from inferplane_operator.cluster.stored import Stored, store_form
 from inferplane_operator.cluster.work_keys import WorkKey, keys_for
 from inferplane_operator.reconcile.values import Manifest
@@ -28,12 +28,23 @@ class Intake:
 
     def seen(self, raw: Manifest, *, listed: bool) -> None:
         """Take an object that came, changed or was listed."""
-        put = self._store.put(raw)
-        kind = put.now.id.kind
-        self._last[kind] = self._now()
+        put = self._put(raw)
+        self._last[put.now.id.kind] = self._now()
         if put.change is not Change.STORED:
             self.listed_again = self.listed_again or listed
-            return
+
+    def written(self, raw: Manifest) -> Stored:
+        """Take what a write of ours made of an object; its watch event will bring nothing new."""
+        return self._put(raw).now
+
+    def _put(self, raw: Manifest) -> Put:
+        put = self._store.put(raw)
+        if put.change is Change.STORED:
+            self._queue_for(put)
+        return put
+
+    def _queue_for(self, put: Put) -> None:
+        kind = put.now.id.kind
         if put.before is not None and put.before.uid != put.now.uid:
             self._memory.forget(put.now.id)
         urgent = put.before is None or put.before.generation != put.now.generation

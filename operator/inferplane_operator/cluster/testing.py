@@ -61,13 +61,13 @@ class FakeCluster:
 
     async def send(self, call: Call) -> Answer:
         await asyncio.sleep(0)
-        self.calls.append(call)
         if self.failures:
+            self.calls.append(call)
             failure = self.failures.pop(0)
             if failure is None:
                 raise UnreachableError("no answer")
             return failure
-        return self._answer(call)
+        return self.answer(call)
 
     # What tests do to it.
 
@@ -93,9 +93,17 @@ class FakeCluster:
     def writes(self) -> list[Call]:
         return [call for call in self.calls if call.method in _WRITES]
 
+    def collection(self, path: str) -> tuple[Kind, str]:
+        """Return the kind and namespace that a path lists."""
+        kind, namespace, _, _ = self._parse(path)
+        if kind is None:
+            raise ValueError(f"{path} lists nothing")
+        return kind, namespace
+
     # What it answers.
 
-    def _answer(self, call: Call) -> Answer:
+    def answer(self, call: Call) -> Answer:
+        self.calls.append(call)
         if not any(call.path == kind.root or call.path.startswith(f"{kind.root}/") for kind in self.kinds):
             return _refusal(404, "NotFound")
         kind, namespace, name, subresource = self._parse(call.path)

@@ -12,6 +12,7 @@ import httpx2
 import orjson
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
 
 from inferplane_operator.cluster.errors import (
     AbsentError,
@@ -92,7 +93,7 @@ def connection(kubeconfig: str, context: str) -> SingleConfig:
     config = found.get(context or None)
     if config is None:  # for the type checkers: only with a default of None
         raise ValueError("the kubeconfig names no context")
-    return config
+    return config if config.user else config._replace(user=User())  # its client insists on one
 
 
 def raise_for(call: Call, answer: Answer) -> None:

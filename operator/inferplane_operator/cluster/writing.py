@@ -1,7 +1,7 @@
 """Carries out what reconciling decided: each write that is needed, in order, while this process leads.
 
-What a write made of an object goes into the store at once.  A step that comes before the watch event therefore sees it,
-and creates nothing twice.
+What a write made of an object is taken in at once, as if a watch had told of it.  A step that comes before the watch
+event therefore sees it, and creates nothing twice.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ _log = structlog.get_logger("inferplane.operator")
 
 
 class Writer:
-    """`allowed` raises NotLeadingError where nothing may be written."""
+    """`take_in` stores an object and queues whom it concerns; `allowed` raises NotLeadingError where we do not lead."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Writer:
         *,
         recorder: EventRecorder,
         memory: Memory,
+        take_in: Callable[[Manifest], Stored],
         allowed: Callable[[], None],
         metrics: OperatorMetrics,
     ) -> None:
@@ -60,6 +61,7 @@ class Writer:
         self._store = store
         self._recorder = recorder
         self._memory = memory
+        self._take_in = take_in
         self._allowed = allowed
         self._metrics = metrics
 
@@ -179,7 +181,7 @@ class Writer:
         return self._store.get(ObjectId(reference.kind, reference.namespace, reference.name))
 
     def _keep(self, answer: Manifest) -> Stored:
-        return self._store.put(answer).now
+        return self._take_in(answer)
 
     def _told(self, what: str, manifest: Manifest, **more: str) -> None:
         metadata: Mapping[str, Any] = manifest["metadata"]
