@@ -12,7 +12,7 @@ from lightkube.config.kubeconfig import KubeConfig
 
 from inferplane_api.catalogue import Catalogue
 from inferplane_router.discovery import kinds, reading
-from inferplane_router.discovery.errors import ForbiddenError, UnreachableError
+from inferplane_router.discovery.errors import ForbiddenError, GoneError, UnreachableError
 from inferplane_router.discovery.fake_api_server import FakeApiServer
 from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
 from inferplane_router.discovery.kube_api import KubeApi
@@ -206,6 +206,24 @@ def test_a_change_costs_what_changed_and_no_validation() -> None:
 
     assert validated == []
     assert len(world.router.catalogues) == 2
+
+
+def test_a_list_that_finds_nothing_new_makes_nothing_anew() -> None:
+    world = World()
+    for number in range(5):
+        world.plant.worker(f"s{number}", f"m{number}")
+
+    async def scenario() -> None:
+        before = {worker.worker_id: worker for worker in world.router.catalogues[-1].workers}
+        world.plant.worker("t", "n")
+        world.cluster.compact()
+        world.api.interrupt(GoneError("too old"))
+        await turns()
+        after = world.router.catalogues[-1].workers
+        assert len(after) == 6
+        assert sum(before.get(worker.worker_id) is worker for worker in after) == 5
+
+    world.play(scenario)
 
 
 def test_one_object_that_breaks_the_reading_leaves_the_last_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:

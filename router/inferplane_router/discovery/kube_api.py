@@ -54,8 +54,8 @@ class CallSettings:
     """A watch that says nothing for so long is begun anew; API servers send bookmarks about every minute."""
     shortest_watch_s: float = 240.0
     longest_watch_s: float = 480.0
-    page: int = 250
-    """Objects in one part of a list."""
+    page: int = 100
+    """Objects in one part of a list: it is read in one go, in the thread that answers requests."""
 
 
 def read_cluster(kubeconfig: Path | None, context: str) -> SingleConfig:

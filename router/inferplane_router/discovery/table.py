@@ -30,11 +30,13 @@ class Table(Generic[R]):
         return not self.rows
 
     def read(self, raw: Mapping[str, Any]) -> tuple[str, R]:
-        """Make the record of an object."""
+        """Make the record of an object; the one before if it says the same, so that what was made of it stands."""
         uid = uid_of(raw)
         before = self.rows.get(uid)
         record = self._read(raw, before)
-        if record != before and (problem := getattr(record, "problem", "")):
+        if before is not None and record == before:
+            return uid, before
+        if problem := getattr(record, "problem", ""):
             _say(raw, problem)
         return uid, record
 
