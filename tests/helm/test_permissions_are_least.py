@@ -7,8 +7,9 @@ import pytest
 
 from helm_chart import Helm, Manifest
 from inferplane_api.schema.definitions import NAMES
+from inferplane_operator.cluster.kinds import BUILT_IN, OPTIONAL, OURS
+from inferplane_router.discovery import kinds as routers
 
-READING = {"get", "list", "watch"}
 MODES: list[dict[str, Any]] = [{}, {"watchNamespace": "team-a"}]
 
 
@@ -19,6 +20,17 @@ def of_kind(manifests: list[Manifest], *kinds: str) -> Iterator[Manifest]:
 def rules(manifests: list[Manifest], ending: str = "") -> list[dict[str, Any]]:
     roles = of_kind(manifests, "Role", "ClusterRole")
     return [rule for role in roles if ending in role["metadata"]["name"] for rule in role["rules"]]
+
+
+def readable(found: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return group and plural of what these rules let somebody list and watch."""
+    return {
+        (group, resource)
+        for rule in found
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
 
 
 def hook(manifest: Manifest) -> str:
@@ -37,6 +49,16 @@ def test_nothing_reads_secrets_and_nothing_may_do_everything(helm: Helm, values:
         "bind",
         "deletecollection",
     }
+
+
+def test_each_component_reads_what_it_watches_and_nothing_else(helm: Helm) -> None:
+    manifests = helm.render()
+    watched = [kind for kind in vars(routers).values() if isinstance(kind, routers.WatchedKind)]
+
+    assert readable(rules(manifests, "operator")) == {
+        (kind.group, kind.plural) for kind in (*OURS, *BUILT_IN, *OPTIONAL)
+    }
+    assert readable(rules(manifests, "gateway")) == {(kind.group, kind.plural) for kind in watched}
 
 
 @pytest.mark.parametrize("values", MODES, ids=["cluster", "namespace"])
