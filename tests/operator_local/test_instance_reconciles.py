@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, WorkerRole
+from inferplane_operator.adapters.testing import FakeAgents
 from inferplane_operator.local.backoff import RestartPolicy
-from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.blueprint import Blueprint, LocalAdapter, LocalPool
 from inferplane_operator.local.desired import Desired, change_desired
 from inferplane_operator.local.instance import Instance
 from inferplane_operator.local.machine import Machine
@@ -54,17 +55,20 @@ class World:
     machine: Machine = field(default_factory=Machine)
     spawner: FakeSpawner = field(default_factory=FakeSpawner)
     probe: FakeProbe = field(default_factory=FakeProbe)
+    agents: FakeAgents = field(default_factory=FakeAgents)
+    adapters: tuple[LocalAdapter, ...] = ()
     ports: FakePorts = field(default_factory=FakePorts)
     memory: int | None = None
     policy: RestartPolicy = field(default_factory=lambda: RestartPolicy(first_s=0.001, limit_s=0.001, loop_after=2))
     problem: str = ""
     folder_held: bool = True
 
-    def assemble(self, desired: Desired) -> Blueprint:
-        del desired
+    def assemble(self, desired: Desired, *, before: Blueprint | None) -> Blueprint:
+        del desired, before
         if self.problem:
             raise StateError(self.problem)
-        return Blueprint(CatalogueService(name="demo", served_names=("m",)), tuple(self.pools))
+        service = CatalogueService(name="demo", served_names=("m",))
+        return Blueprint(service, tuple(self.pools), adapters=self.adapters)
 
     def around(self, on_change: Callable[[], None]) -> Surroundings:
         return Surroundings(
@@ -93,6 +97,7 @@ class World:
             assemble=self.assemble,
             machine=self.machine,
             around=self.around,
+            agents=self.agents,
             wall_clock=lambda: 1.0,
             folder_held=lambda: self.folder_held,
             memory_available=lambda: self.memory,

@@ -274,6 +274,7 @@ def test_only_folders_that_were_mounted_for_adapters_are_taken(tmp_path: Path) -
     inside = str(tmp_path / "mounted" / "a")
 
     assert asyncio.run(source.locate(Wish("a", path=inside + "/"))) == inside
+    assert asyncio.run(AdapterSource([Path("/")], NoHub()).locate(Wish("a", path="/any/where"))) == "/any/where"
     for outside in (str(tmp_path / "mounted2"), f"{inside}/../../x", "/etc"):
         with pytest.raises(SourceError, match="in no folder that is mounted"):
             asyncio.run(source.locate(Wish("a", path=outside)))

@@ -20,6 +20,7 @@ from random import SystemRandom
 import httpx
 import structlog
 
+from inferplane_operator.adapters import HttpAgentAdapters
 from inferplane_operator.local import port_owner
 from inferplane_operator.local.agent_client import HttpProbe
 from inferplane_operator.local.assemble import assemble
@@ -102,6 +103,7 @@ async def run(state: StateDir, flags: Flags, environment: Mapping[str, str], hel
             assemble=partial(assemble, machine=machine),
             machine=machine,
             around=around,
+            agents=HttpAgentAdapters(client),
             wall_clock=time.time,
             folder_held=held,
         )

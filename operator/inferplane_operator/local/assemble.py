@@ -17,11 +17,14 @@ from inferplane_api.v1alpha1.kinds import Resource
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 from inferplane_api.v1alpha1.manifests import ManifestError, parse_resource
 from inferplane_api.v1alpha1.model_route import ModelRoute
-from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.blueprint import Blueprint, LocalAdapter, LocalPool
 from inferplane_operator.local.desired import Desired
 from inferplane_operator.local.machine import Machine
 from inferplane_operator.local.statedir import StateError
+from inferplane_operator.reconcile.adapter import wanted_of
+from inferplane_operator.reconcile.adapter_status import refused
 from inferplane_operator.render import RenderedPool, RenderedService, RenderError, local_options, render_service
+from inferplane_operator.render.adapter_need import Present, offered_by
 from inferplane_operator.render.names import AGENT_CONTAINER, ENGINE_CONTAINER
 from inferplane_operator.render.values import Manifest
 
@@ -32,25 +35,58 @@ class UnsuitableError(StateError):
     """A valid manifest that cannot be run on this machine: field, problem, fix."""
 
 
-def assemble(desired: Desired, *, machine: Machine, cores: int | None = None) -> Blueprint:
-    """Make the blueprint of a desired state.  Raises StateError."""
+def assemble(
+    desired: Desired, *, machine: Machine, cores: int | None = None, before: Blueprint | None = None
+) -> Blueprint:
+    """Make the blueprint of a desired state; `before` is the one in force.  Raises StateError."""
     try:
         resources = [parse_resource(manifest) for manifest in desired.manifests]
     except ManifestError as error:
         raise StateError(str(error)) from error
     service = the_service(resources)
     service = on_this_machine(service, machine)
-    rendered = render(service, resources, engine_python=desired.engine_python)
+    present = Present(before.pools[0].revision, before.pools[0].offers) if before is not None else None
+    rendered = render(service, resources, engine_python=desired.engine_python, present=present)
     pools = [_local_pool(pool, service) for pool in rendered.pools]
     pools = [_with_override(pool, service.metadata.name, desired.replicas) for pool in pools]
     if service.spec.engine.type is EngineType.VLLM and not machine.gpus:
         workers = max(1, sum(pool.replicas for pool in pools))
         threads = max(1, (cores or os.cpu_count() or 1) // workers)
         pools = [replace(pool, engine=_for_cpu(pool.engine, threads)) for pool in pools]
-    return Blueprint(rendered.catalogue_service, tuple(pools), rendered.routes)
+    return Blueprint(rendered.catalogue_service, tuple(pools), rendered.routes, local_adapters(service, resources))
 
 
-def render(service: InferenceService, resources: Sequence[Resource], *, engine_python: str) -> RenderedService:
+def local_adapters(service: InferenceService, resources: Sequence[Resource]) -> tuple[LocalAdapter, ...]:
+    """Return the service's adapters, as this machine's agents are told of them; hubs are read with the user's token."""
+    mine = [each for each in resources if isinstance(each, LoRAAdapter) and each.spec.service == service.metadata.name]
+    holders: dict[str, str] = {}
+    for each in mine:
+        holders.setdefault(each.served_name, each.metadata.name)
+    return tuple(
+        LocalAdapter(
+            replace(wanted_of(each), token_file="", places=()), _in_the_way(each, service, holders[each.served_name])
+        )
+        for each in mine
+    )
+
+
+def _in_the_way(adapter: LoRAAdapter, service: InferenceService, holder: str) -> str:
+    source, room = adapter.spec.source, service.spec.engine.lora
+    if source.pvc is not None or source.oci is not None:
+        kind = "pvc" if source.pvc is not None else "oci"
+        return f"spec.source.{kind} exists in a cluster only; use spec.source.path or hf locally"
+    verdict = refused(
+        adapter,
+        base_names=service.spec.model.all_served_names,
+        holder="" if holder == adapter.metadata.name else f"LoRAAdapter {holder}",
+        max_rank=room.max_rank if room is not None else None,
+    )
+    return "" if verdict is None else verdict.message
+
+
+def render(
+    service: InferenceService, resources: Sequence[Resource], *, engine_python: str, present: Present | None = None
+) -> RenderedService:
     """Render with the programs of this machine.  Raises StateError."""
     try:
         return render_service(
@@ -58,6 +94,7 @@ def render(service: InferenceService, resources: Sequence[Resource], *, engine_p
             adapters=[resource for resource in resources if isinstance(resource, LoRAAdapter)],
             routes=[resource for resource in resources if isinstance(resource, ModelRoute)],
             options=local_options(engine_python=engine_python),
+            present=present,
         )
     except RenderError as error:
         raise UnsuitableError(str(error)) from error
@@ -115,6 +152,7 @@ def _local_pool(pool: RenderedPool, service: InferenceService) -> LocalPool:
         ranks=pool.data_parallel,
         drain_timeout_s=service.spec.drain_timeout_s,
         startup_timeout_s=service.spec.engine.startup_timeout_s,
+        offers=offered_by(pool.pod_template["metadata"]["annotations"]),
     )
 
 

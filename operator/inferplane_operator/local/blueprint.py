@@ -6,6 +6,8 @@ Plain values, made once per generation from the manifests by `assemble` and comp
 from dataclasses import dataclass, field
 
 from inferplane_api.catalogue import CatalogueRoute, CatalogueService, WorkerRole
+from inferplane_operator.reconcile.adapter import WantedAdapter
+from inferplane_operator.render.adapter_need import AdapterNeed
 from inferplane_operator.render.values import Manifest
 
 
@@ -29,6 +31,16 @@ class LocalPool:
     drain_timeout_s: float = 120.0
     startup_timeout_s: float = 1800.0
     """An engine that is not ready after this is started anew."""
+    offers: AdapterNeed | None = field(default=None, compare=False)
+    """Room for adapters; None: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAdapter:
+    """One adapter of the service; `problem` says why it cannot be offered here."""
+
+    wanted: WantedAdapter
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +48,4 @@ class Blueprint:
     service: CatalogueService
     pools: tuple[LocalPool, ...]
     routes: tuple[CatalogueRoute, ...] = ()
+    adapters: tuple[LocalAdapter, ...] = ()

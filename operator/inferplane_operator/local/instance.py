@@ -14,7 +14,9 @@ from typing import Protocol
 
 import structlog
 
+from inferplane_operator.adapters import AgentAdapters
 from inferplane_operator.local import machine as machines
+from inferplane_operator.local.adapter_keeper import AdapterKeeper
 from inferplane_operator.local.blueprint import Blueprint, LocalPool
 from inferplane_operator.local.desired import Desired, read_desired
 from inferplane_operator.local.machine import Machine
@@ -30,9 +32,12 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("inferplane.local")
 
 
 class Assemble(Protocol):
-    """Turns desired state into a blueprint; raises StateError with field and fix."""
+    """Turns desired state into a blueprint; raises StateError with field and fix.
 
-    def __call__(self, desired: Desired, /) -> Blueprint: ...
+    `before` is the blueprint in force, whose workers may offer more to adapters than is needed now.
+    """
+
+    def __call__(self, desired: Desired, /, *, before: Blueprint | None) -> Blueprint: ...
 
 
 class Instance:
@@ -43,6 +48,7 @@ class Instance:
         assemble: Assemble,
         machine: Machine,
         around: Callable[[Callable[[], None]], Surroundings],
+        agents: AgentAdapters,
         wall_clock: Callable[[], float],
         folder_held: Callable[[], bool] = lambda: True,
         memory_available: Callable[[], int | None] = machines.memory_available,
@@ -57,6 +63,7 @@ class Instance:
         self._assemble = assemble
         self._machine = machine
         self._around = around(self._wake_up)
+        self._adapters = AdapterKeeper(agents, now=self._around.clock, on_change=self._wake_up)
         self._folder_held = folder_held
         self._memory_available = memory_available
         self._poll_s = poll_s
@@ -89,6 +96,7 @@ class Instance:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            keeper = group.create_task(self._adapters.run(), name="adapters")
             while not self._stopping:
                 self._read()
                 if self._blueprint and not self._stopping:
@@ -96,6 +104,7 @@ class Instance:
                 self._publish()
                 await self._sleep()
             teller = group.create_task(self._tell(), name="tell")
+            keeper.cancel()
             await self._wind_down()
             teller.cancel()
         self._publish(ended=True)
@@ -140,7 +149,7 @@ class Instance:
         self._stopping = self._stopping or desired.stopped
         if desired.stopped:
             return
-        self._blueprint = self._assemble(desired)
+        self._blueprint = self._assemble(desired, before=self._blueprint)
         self._gateway_port = desired.gateway_port
         self._problem = ""
         _log.info("took over a desired state", generation=desired.generation)
@@ -160,6 +169,8 @@ class Instance:
                 case DrainWorker(name, reason):
                     self._drain(group, self._workers[name], reason)
         self._place(group)
+        serving = [worker.for_adapters() for _, worker in sorted(self._workers.items()) if worker.ready]
+        self._adapters.show(blueprint.service.name, blueprint.adapters, serving)
 
     def _new_worker(self, name: str, pool: LocalPool, blueprint: Blueprint) -> Worker:
         service = blueprint.service
@@ -245,6 +256,7 @@ class Instance:
             started_at=self._started_at,
             stopping=self._stopping,
             problem=self._problem,
+            adapters=self._adapters.statuses(),
         )
         status = status_of(picture)
         if ended:

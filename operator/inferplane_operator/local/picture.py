@@ -11,7 +11,15 @@ from inferplane_api.catalogue import Catalogue, CatalogueWorker
 from inferplane_operator.local.agent_client import Readiness
 from inferplane_operator.local.blueprint import Blueprint, LocalPool
 from inferplane_operator.local.plan import PoolGoal, WorkerFact, settled
-from inferplane_operator.local.status import ChildStatus, InstancePhase, PoolStatus, Status, WorkerPhase, WorkerStatus
+from inferplane_operator.local.status import (
+    AdapterStatus,
+    ChildStatus,
+    InstancePhase,
+    PoolStatus,
+    Status,
+    WorkerPhase,
+    WorkerStatus,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ class Picture:
     stopping: bool = False
     problem: str = ""
     """A desired state that cannot be carried out, in words."""
+    adapters: Sequence[AdapterStatus] = ()
 
 
 def status_of(picture: Picture) -> Status:
@@ -50,7 +59,7 @@ def status_of(picture: Picture) -> Status:
         message=message,
         runner_pid=picture.runner_pid,
         started_at=picture.started_at,
-        served_names=service.served_names,
+        served_names=(*service.served_names, *service.adapters),
         url=router.url if router else "",
         grpc=router.grpc if router else "",
         metrics=router.metrics if router else "",
@@ -58,6 +67,7 @@ def status_of(picture: Picture) -> Status:
         router=router.process if router else None,
         pools=tuple(_pool_status(pool, picture.workers) for pool in picture.blueprint.pools),
         workers=tuple(picture.workers),
+        adapters=tuple(picture.adapters),
     )
 
 
@@ -85,6 +95,11 @@ def _phase(picture: Picture) -> tuple[InstancePhase, str]:
     in_the_way = _router_problems(picture.router)
     if not settled(goals, [_fact(worker) for worker in picture.workers]):
         in_the_way = [*_worker_problems(picture.workers), *in_the_way] or [_Problem("workers are being started")]
+    in_the_way += [
+        _Problem(f"adapter {each.served_name}: {each.message}", failed=each.failed)
+        for each in picture.adapters
+        if not each.ready
+    ]
     if not in_the_way:
         return InstancePhase.READY, ""
     failed = any(problem.failed for problem in in_the_way)

@@ -57,6 +57,7 @@ class WorkerStatus(_Value):
     http: str = Field(default="", description="host:port of the agent's data path.")
     stream: str = ""
     metrics: str = ""
+    control: str = Field(default="", description="host:port where adapters are loaded; empty: nowhere.")
     engine_url: str = ""
     gpus: tuple[str, ...] = ()
     ready_once: bool = False
@@ -73,6 +74,19 @@ class PoolStatus(_Value):
     revision: str
     min_replicas: int
     max_replicas: int
+
+
+class AdapterStatus(_Value):
+    """One LoRAAdapter."""
+
+    name: str
+    served_name: str
+    revision: str = ""
+    loaded_on: int = 0
+    wanted_on: int = Field(default=0, description="Ready workers, which shall all have it.")
+    ready: bool = False
+    failed: bool = Field(default=False, description="Waiting alone would not help.")
+    message: str = Field(default="", description="Where it is, and what is in the way elsewhere.")
 
 
 class Status(_Value):
@@ -93,6 +107,7 @@ class Status(_Value):
     router: ChildStatus | None = None
     pools: tuple[PoolStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
+    adapters: tuple[AdapterStatus, ...] = ()
 
 
 def write_status(state: StateDir, status: Status) -> None:

@@ -22,6 +22,7 @@ from inferplane_operator.local.plan import WorkerFact
 from inferplane_operator.local.ports import HeldPort, Ports
 from inferplane_operator.local.processes import Command, Spawner
 from inferplane_operator.local.status import WorkerPhase, WorkerStatus
+from inferplane_operator.reconcile.adapter import AdapterWorker
 from inferplane_operator.render import container_command, container_environment, names
 from inferplane_operator.render.values import Manifest
 
@@ -104,7 +105,7 @@ class Worker:
     def place(self, gpus: tuple[str, ...]) -> None:
         """Give it its devices and ports: from now on it can be started."""
         self.gpus = gpus
-        self._agent_ports.take(("http", "stream", "metrics"))
+        self._agent_ports.take(("http", "stream", "metrics", *_control(self.pool)))
         self._engine_ports.take(("engine",))
         self._engine_ports.take_row("side-channel", self.pool.ranks)
         shutil.rmtree(self._run_dir, ignore_errors=True)  # of a worker of that name under a killed runner
@@ -155,6 +156,11 @@ class Worker:
             stream_address=self._address("stream"),
         )
 
+    def for_adapters(self) -> AdapterWorker:
+        """Return what loads adapters onto it, once it has been placed."""
+        address = self._address("control") if self.pool.offers else ""
+        return AdapterWorker(self.name, address, self.pool.offers)
+
     def status(self) -> WorkerStatus:
         phase = self._phase()
         status = WorkerStatus(
@@ -173,6 +179,7 @@ class Worker:
                 "http": self._address("http"),
                 "stream": self._address("stream"),
                 "metrics": self._address("metrics"),
+                "control": self._address("control") if self.pool.offers else "",
                 "engine_url": f"http://{_HOST}:{self._engine_ports['engine']}",
                 "gpus": self.gpus,
                 "agent": self.agent.status(),
@@ -269,9 +276,15 @@ class Worker:
             names.SIDE_CHANNEL_PORT: str(self._engine_ports["side-channel"]),
             names.RUN_DIR: str(self._run_dir),
             names.MODEL_CACHE: str(self._around.model_cache),
+            **({names.CONTROL_PORT: str(self._agent_ports["control"])} if self.pool.offers else {}),
         }
+
+
+def _control(pool: LocalPool) -> tuple[str, ...]:
+    """Name the port on which adapters are loaded, if there are any."""
+    return ("control",) if pool.offers else ()
 
 
 def moved(worker: Worker, pool: LocalPool) -> None:
     """Take over what changes without a restart (drain and start-up limits, replica bounds)."""
-    worker.pool = replace(pool, agent=worker.pool.agent, engine=worker.pool.engine)
+    worker.pool = replace(pool, agent=worker.pool.agent, engine=worker.pool.engine, offers=worker.pool.offers)

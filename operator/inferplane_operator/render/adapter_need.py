@@ -61,6 +61,9 @@ class Place:
                 return ""
 
 
+_EVERYWHERE: Final = frozenset({Place(PlaceKind.FOLDER, "/"), Place(PlaceKind.HUB)})
+
+
 @dataclass(frozen=True, slots=True)
 class AdapterNeed:
     """Room for adapters and the places that they come from, in order."""
@@ -95,13 +98,18 @@ class Present:
     offers: AdapterNeed | None
 
 
-def need_of(service: InferenceService, adapters: Iterable[LoRAAdapter]) -> AdapterNeed | None:
-    """Return what the adapters of this service need together; None where there is no room for any."""
+def need_of(
+    service: InferenceService, adapters: Iterable[LoRAAdapter], *, in_cluster: bool = True
+) -> AdapterNeed | None:
+    """Return what the adapters of this service need together; None where there is no room for any.
+
+    Processes of a machine see all of its folders: there the places are no part of the need.
+    """
     mine, room = tuple(adapters), service.spec.engine.lora
     if room is None and not mine:
         return None
     largest = max((adapter.spec.rank for adapter in mine), default=_LEAST_RANK)
-    places = {place for adapter in mine for place in places_of(adapter)}
+    places = {place for adapter in mine for place in places_of(adapter)} if in_cluster else _EVERYWHERE
     return AdapterNeed(
         max_adapters=DEFAULT_MAX_ADAPTERS if room is None else room.max_adapters,
         max_rank=room.max_rank if room is not None and room.max_rank else max(_LEAST_RANK, largest),

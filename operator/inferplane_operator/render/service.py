@@ -29,7 +29,9 @@ def render_service(
     """
     mine = _belonging(service, adapters)
     resolved = model_revision or service.spec.model.revision
-    need = _kept(service, need_of(service, mine), present, model_revision=resolved)
+    made_with = options or RenderOptions()
+    need = need_of(service, mine, in_cluster=made_with.in_cluster)
+    need = _kept(service, need, present, model_revision=resolved)
     revision = revision_of(service, need, model_revision=resolved)
     spec = service.spec
 
@@ -44,7 +46,7 @@ def render_service(
                 adapters=need,
                 model_revision=resolved,
                 revision=revision,
-                options=options or RenderOptions(),
+                options=made_with,
             )
         )
 

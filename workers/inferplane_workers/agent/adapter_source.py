@@ -48,7 +48,7 @@ class AdapterSource:
 
     def _folder(self, wish: Wish) -> str:
         folder = os.path.normpath(wish.path)
-        if not any(folder == root or folder.startswith(f"{root}/") for root in self._roots):
+        if not any(folder == root or folder.startswith(f"{root.rstrip('/')}/") for root in self._roots):
             known = ", ".join(self._roots) or "none"
             raise SourceError(f"{wish.path} is in no folder that is mounted for adapters ({known})")
         return folder
