@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -21,7 +21,7 @@ from inferplane_router.discovery.fake_cluster import FakeCluster
 from inferplane_router.discovery.records import Picture
 from inferplane_router.discovery.testing import Plant, service
 
-PADDING = {f"f:field{number}": {"f:a": {}, "f:b": {}, "k:value": "x" * 20} for number in range(120)}
+PADDING: dict[str, Any] = {f"f:field{number}": {"f:a": {}, "f:b": {}, "k:value": "x" * 20} for number in range(120)}
 OWNERS = ("PrefillPool", "DecodePool", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet")
 
 
@@ -73,8 +73,7 @@ def _read(lines: list[bytes]) -> Picture:
 
 
 def _dict(mapping: Any) -> dict[str, Any]:
-    assert isinstance(mapping, dict)
-    return mapping
+    return cast("dict[str, Any]", mapping)
 
 
 def _change(picture: Picture, before: Composed, line: bytes) -> None:

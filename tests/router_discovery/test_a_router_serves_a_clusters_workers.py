@@ -1,6 +1,7 @@
 """A whole router that watches an API server: it finds a worker, answers from it, and outlives the API server."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -11,7 +12,6 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
-import yaml
 
 from inferplane_router.app import RouterApp, running_router
 from inferplane_router.config import Discovery, KubernetesDiscovery, Listen, RouterConfig
@@ -34,7 +34,7 @@ def kubeconfig(folder: Path, url: str) -> Path:
     path = folder / "kubeconfig"
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     document = {"clusters": [{"name": "c", "cluster": {"server": url}}], "contexts": [context], "current-context": "c"}
-    path.write_text(yaml.safe_dump(document | {"users": [{"name": "u", "user": {"token": "t"}}]}))
+    path.write_text(json.dumps(document | {"users": [{"name": "u", "user": {"token": "t"}}]}))
     return path
 
 
@@ -118,9 +118,7 @@ def test_a_process_that_cannot_find_its_cluster_says_which_field_is_wrong(tmp_pa
         config = tmp_path / "router.yaml"
         discovery = {"kubernetes": {"kubeconfig": str(tmp_path / "absent")}}
         listen = dict.fromkeys(("http", "grpc", "metrics"), "127.0.0.1:0")
-        config.write_text(
-            yaml.safe_dump({"discovery": discovery, "cacheDir": str(tmp_path / "cache"), "listen": listen})
-        )
+        config.write_text(json.dumps({"discovery": discovery, "cacheDir": str(tmp_path / "cache"), "listen": listen}))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "inferplane_router", "--config", str(config), stderr=asyncio.subprocess.PIPE
         )
@@ -141,7 +139,7 @@ def test_after_sigterm_it_is_unready_at_once_and_serves_on_for_a_while(tmp_path:
         (tmp_path / "catalogue.json").write_text("{}")
         listen = dict.fromkeys(("http", "grpc", "metrics"), "127.0.0.1:0") | {"report": str(report)}
         document = {"discovery": {"file": str(tmp_path / "catalogue.json")}, "cacheDir": str(tmp_path / "cache")}
-        config.write_text(yaml.safe_dump(document | {"listen": listen, "lameDuckS": 2.0, "drainTimeoutS": 5}))
+        config.write_text(json.dumps(document | {"listen": listen, "lameDuckS": 2.0, "drainTimeoutS": 5}))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "inferplane_router", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
         )

@@ -1,10 +1,10 @@
 """The router's configuration names one source of catalogues, and says what is wrong with anything else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from inferplane_router.config import Discovery, KubernetesDiscovery, read_config
 from inferplane_runtime.settings import SettingsError
@@ -12,7 +12,7 @@ from inferplane_runtime.settings import SettingsError
 
 def read(folder: Path, discovery: Any) -> Discovery:
     path = folder / "router.yaml"
-    path.write_text(yaml.safe_dump({"cacheDir": "/cache", "discovery": discovery}))
+    path.write_text(json.dumps({"cacheDir": "/cache", "discovery": discovery}))
     return read_config(path).discovery
 
 
