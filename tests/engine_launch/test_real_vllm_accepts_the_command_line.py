@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
 from inferplane_engine.launch import (
     AdapterRoom,
     Addresses,
     EngineRole,
+    Group,
+    Guesses,
     LaunchSpec,
     launch,
     rank_endpoint,
 )
+from inferplane_engine.launch.group import follower_arguments
 
 PYTHON = Path(__file__).parents[2] / ".venv-engine" / "bin" / "python"
 PROGRAM = ("python", "-m", "vllm.entrypoints.openai.api_server")
@@ -39,6 +43,18 @@ SPEC = LaunchSpec(
     addresses=Addresses(events=EVENTS, replay="ipc:///run/inproc-r"),
     adapters=AdapterRoom(4, 16),
 )
+SPREAD = replace(
+    SPEC,
+    program=("vllm", "serve"),
+    role=EngineRole.DECODE,
+    device=Device.CUDA,
+    adapters=None,
+    tensor=8,
+    pipeline=2,
+    group=Group(2, "leader.ns"),
+    kv_cache_dtype="fp8",
+    guesses=Guesses(SpeculationMethod.EAGLE3, 3, "/e"),
+)
 SPECS = (
     SPEC,
     replace(SPEC, role=EngineRole.DECODE, prefix_caching=False),
@@ -53,7 +69,8 @@ FIELDS = ["model", "host", "port", "served_model_name", "block_size", "dtype", "
           "enable_prefix_caching", "enable_prompt_tokens_details", "tensor_parallel_size", "pipeline_parallel_size",
           "data_parallel_size", "enable_expert_parallel", "shutdown_timeout", "enforce_eager", "revision",
           "distributed_executor_backend", "enable_lora", "max_loras", "max_cpu_loras", "max_lora_rank", "max_num_seqs",
-          "max_num_batched_tokens"]
+          "max_num_batched_tokens", "nnodes", "node_rank", "master_addr", "master_port", "headless",
+          "kv_cache_dtype", "speculative_config"]
 results = []
 for args in json.loads(sys.argv[1]):
     parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(args)
@@ -80,7 +97,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def parsed() -> list[dict[str, object]]:
-    arguments = json.dumps([launch(spec).args for spec in SPECS])
+    spread = launch(SPREAD).args
+    arguments = json.dumps([*(launch(spec).args for spec in SPECS), spread, follower_arguments(spread, "1")])
     done = subprocess.run([PYTHON, "-c", PARSE, arguments], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     results: list[dict[str, object]] = json.loads(done.stdout.rpartition("RESULT")[2])
@@ -88,7 +106,7 @@ def parsed() -> list[dict[str, object]]:
 
 
 def test_every_flag_arrives(parsed: list[dict[str, object]]) -> None:
-    prefill, decode, wide = parsed
+    prefill, decode, wide, *_ = parsed
 
     expected = {
         "model": "/models/m",
@@ -119,6 +137,16 @@ def test_every_flag_arrives(parsed: list[dict[str, object]]) -> None:
     assert wide["transfer"] is None
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel")
     assert [wide[name] for name in sizes] == [2, 2, 2, True]
+
+
+def test_one_engine_on_two_nodes_guesses_and_keeps_small_blocks(parsed: list[dict[str, object]]) -> None:
+    leader, follower = parsed[3:]
+    names = ("nnodes", "node_rank", "master_addr", "master_port", "headless", "distributed_executor_backend")
+
+    assert [leader[name] for name in names] == [2, 0, "leader.ns", 29501, False, "mp"]
+    assert [follower[name] for name in names] == [2, 1, "leader.ns", 29501, True, "mp"]
+    assert leader["kv_cache_dtype"] == "fp8"
+    assert leader["speculative_config"] == {"method": "eagle3", "num_speculative_tokens": 3, "model": "/e"}
 
 
 def test_an_engine_id_is_drawn_for_each_start(parsed: list[dict[str, object]]) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
 from inferplane_engine.capabilities import Capability, capabilities_of
-from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, LaunchError, LaunchSpec, launch
+from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, Group, Guesses, LaunchError, LaunchSpec, launch
 from inferplane_engine.verification import Degree, Unverified, Use, unverified
 
 SPEC = LaunchSpec(
@@ -57,7 +58,7 @@ def test_an_aggregated_engine_transfers_nothing() -> None:
 
     assert not [argument for argument in started.args if argument.startswith("--disaggregation")]
     assert after(started.args, "--host") == "127.0.0.1"
-    assert started.env == ()
+    assert "SGLANG_HOST_IP" not in dict(started.env)
 
 
 def test_events_tell_salts_and_adapters_apart() -> None:
@@ -129,7 +130,7 @@ def test_there_is_room_for_adapters_and_one_more() -> None:
 def test_weights_on_disk_ask_no_hub() -> None:
     started = launch(replace(AGGREGATED, offline=True, revision="main", trust_remote_code=True))
 
-    assert dict(started.env) == {"HF_HUB_OFFLINE": "1"}
+    assert dict(started.env)["HF_HUB_OFFLINE"] == "1"
     assert after(started.args, "--revision") == "main"
     assert "--trust-remote-code" in started.args
 
@@ -170,6 +171,53 @@ def test_what_must_stay_fixed_cannot_be_overridden(argument: str, says: str) -> 
 
     assert caught.value.field == "engine.args[0]"
     assert says in caught.value.fix
+
+
+def test_asking_after_its_health_costs_no_token() -> None:
+    assert dict(launch(SPEC).env)["SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("guesses", "flags"),
+    [
+        (
+            Guesses(SpeculationMethod.NGRAM, 4),
+            {"--speculative-algorithm": "NGRAM", "--speculative-num-draft-tokens": "5"},
+        ),
+        (
+            Guesses(SpeculationMethod.EAGLE3, 3, "/e", "c0ffee"),
+            {
+                "--speculative-algorithm": "EAGLE3",
+                "--speculative-draft-model-path": "/e",
+                "--speculative-draft-model-revision": "c0ffee",
+                "--speculative-num-steps": "3",
+                "--speculative-eagle-topk": "1",
+                "--speculative-num-draft-tokens": "4",
+            },
+        ),
+        (Guesses(SpeculationMethod.MTP, 1), {"--speculative-algorithm": "NEXTN", "--speculative-num-steps": "1"}),
+        (Guesses(SpeculationMethod.DRAFT, 2, "/d"), {"--speculative-algorithm": "STANDALONE"}),
+    ],
+    ids=["ngram", "eagle3", "mtp", "draft"],
+)
+def test_guesses_become_their_flags(guesses: Guesses, flags: dict[str, str]) -> None:
+    args = launch(replace(SPEC, guesses=guesses)).args
+
+    assert flags == {flag: after(args, flag) for flag in flags}
+
+
+def test_guesses_are_said_in_one_place() -> None:
+    twice = replace(SPEC, guesses=Guesses(SpeculationMethod.NGRAM, 4), args=("--speculative-num-steps=2",))
+
+    with pytest.raises(LaunchError, match=r"say it in spec\.engine\.speculation or in the arguments, not in both"):
+        launch(twice)
+
+
+def test_nodes_of_one_engine_meet_at_the_first() -> None:
+    args = launch(replace(SPEC, tensor=16, group=Group(2, "leader"))).args
+
+    assert [after(args, flag) for flag in ("--nnodes", "--node-rank", "--dist-init-addr")] == ["2", "0", "leader:5000"]
+    assert "--nnodes" not in launch(SPEC).args
 
 
 @pytest.mark.parametrize(
@@ -220,11 +268,14 @@ def test_its_two_halves_are_sent_at_once_and_decode_cannot_stand_in() -> None:
             (
                 Unverified("data-parallel ranks", Degree.CONTRACT_ONLY),
                 Unverified("tensor or pipeline parallelism", Degree.CONTRACT_ONLY),
-                Unverified("LoRA adapters", Degree.CONTRACT_ONLY),
             ),
         ),
+        (
+            Use(EngineType.VLLM, Device.CUDA, adapters=True),
+            (Unverified("CUDA devices", Degree.NEVER_RUN), Unverified("LoRA adapters", Degree.CONTRACT_ONLY)),
+        ),
     ],
-    ids=["sim", "cpu", "cuda", "sglang", "parallel"],
+    ids=["sim", "cpu", "cuda", "sglang", "parallel", "adapters"],
 )
 def test_what_nobody_has_run_is_said(use: Use, found: tuple[Unverified, ...]) -> None:
     assert found == unverified(use)

@@ -6,15 +6,19 @@ from dataclasses import replace
 import pytest
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.speculation import SpeculationMethod
 from inferplane_engine.launch import (
     AdapterRoom,
     Addresses,
     EngineRole,
+    Group,
+    Guesses,
     LaunchError,
     LaunchSpec,
     launch,
     rank_endpoint,
 )
+from inferplane_engine.launch.group import follower_arguments
 
 SERVER = ("py", "-m", "vllm.entrypoints.openai.api_server")
 SPEC = LaunchSpec(
@@ -187,3 +191,53 @@ def test_fixed_variables_cannot_be_overridden(name: str) -> None:
         launch(replace(SPEC, env=((name, "1"),)))
 
     assert caught.value.field == f"engine.env.{name}"
+
+
+@pytest.mark.parametrize(
+    ("guesses", "config"),
+    [
+        (Guesses(SpeculationMethod.NGRAM, 4), {"method": "ngram", "num_speculative_tokens": 4}),
+        (Guesses(SpeculationMethod.MTP, 1), {"method": "mtp", "num_speculative_tokens": 1}),
+        (
+            Guesses(SpeculationMethod.DRAFT, 3, "org/d", "v1"),
+            {"method": "draft_model", "num_speculative_tokens": 3, "model": "org/d", "revision": "v1"},
+        ),
+    ],
+    ids=["ngram", "mtp", "draft"],
+)
+def test_guesses_become_a_configuration(guesses: Guesses, config: dict[str, object]) -> None:
+    assert json.loads(after(launch(replace(SPEC, guesses=guesses)).args, "--speculative-config")) == config
+
+
+@pytest.mark.parametrize("argument", ["--speculative-config={}", "-sc", "--spec-tokens"])
+def test_guesses_are_said_in_one_place(argument: str) -> None:
+    assert launch(replace(SPEC, args=(argument,))).args[-1] == argument
+
+    with pytest.raises(LaunchError, match="not in both"):
+        launch(replace(SPEC, guesses=Guesses(SpeculationMethod.NGRAM, 4), args=(argument,)))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--nnodes=2", "-n", "--node-rank", "--master-addr=x", "--data-parallel-size-local=1", "-dpr", "--download-dir=/x"],
+)
+def test_nodes_and_places_are_not_the_users(argument: str) -> None:
+    with pytest.raises(LaunchError):
+        launch(replace(SPEC, args=(argument,)))
+
+
+def test_other_nodes_have_the_same_engine_with_a_rank_of_their_own_and_no_server() -> None:
+    leader = launch(replace(SPEC, device=Device.CUDA, tensor=16, group=Group(2, "first"))).args
+    other = follower_arguments(leader, "$(RANK)")
+
+    assert after(leader, "--node-rank") == "0"
+    assert after(leader, "--master-addr") == "first"
+    assert "--headless" not in leader
+    assert after(tuple(other), "--node-rank") == "$(RANK)"
+    assert other[-1] == "--headless"
+    assert len(other) == len(leader) + 1
+
+
+def test_only_the_serving_command_knows_several_nodes() -> None:
+    with pytest.raises(LaunchError, match=r"engine\.command: only `vllm serve` runs on several nodes"):
+        launch(replace(SPEC, program=SERVER, group=Group(2, "first")))

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from inferplane_engine.launch.vllm import HEADLESS, NODE_RANK
+from inferplane_engine.launch.group import follower_arguments
 from inferplane_operator.render import names
 from inferplane_operator.render.values import Manifest
 
@@ -60,14 +60,7 @@ def _follower(container: Manifest) -> Manifest:
     if container["name"] != names.ENGINE_CONTAINER:
         return container
     kept = {key: value for key, value in container.items() if key not in _SERVES_ONLY}
-    return {**kept, "args": _follower_arguments(container["args"])}
-
-
-def _follower_arguments(args: list[str]) -> list[str]:
-    at = args.index(NODE_RANK) + 1
-    ranked = [*args[:at], names.ref(NODE_INDEX), *args[at + 1 :]]
-    # SGLang tells by the rank; vLLM's other nodes have no server.
-    return [*ranked, HEADLESS] if "--master-addr" in args else ranked
+    return {**kept, "args": follower_arguments(container["args"], names.ref(NODE_INDEX))}
 
 
 def leader_worker_set(

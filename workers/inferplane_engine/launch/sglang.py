@@ -248,7 +248,8 @@ def _adapters(spec: LaunchSpec) -> list[str]:
 
 
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
-    env: dict[str, str] = {}
+    # Otherwise each question after its health, one a second, has the engine generate a token.
+    env = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"}
     if spec.role is not EngineRole.AGGREGATED:
         env["SGLANG_HOST_IP"] = spec.addresses.side_channel_host
     if spec.offline:

@@ -26,6 +26,7 @@ GROUP_PORT: Final = 29501
 """Where the nodes of one engine meet."""
 HEADLESS: Final = "--headless"
 NODE_RANK: Final = "--node-rank"
+MASTER_ADDRESS: Final = "--master-addr"
 _METHODS: Final[Mapping[SpeculationMethod, str]] = {SpeculationMethod.DRAFT: "draft_model"}
 """vLLM's names where they differ."""
 
@@ -164,7 +165,7 @@ def _group(spec: LaunchSpec) -> list[str]:
         return []
     if spec.program and spec.program[-1] != "serve":
         raise LaunchError("engine.command", "only `vllm serve` runs on several nodes", "leave it out, or let it be one")
-    args = ["--nnodes", str(group.nodes), NODE_RANK, "0", "--master-addr", group.leader]
+    args = ["--nnodes", str(group.nodes), NODE_RANK, "0", MASTER_ADDRESS, group.leader]
     return [*args, "--master-port", str(GROUP_PORT), "--distributed-executor-backend", "mp"]
 
 
