@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from inferplane.cluster import Connection, ForbiddenError
 from inferplane.kube.pod_logs import Source, find_sources, follow_all
-from inferplane.kube.redaction import REDACTED, redacted
 from inferplane.kube.testing import FakeCluster
 from inferplane.kube.testing_objects import make_pod, make_service
+from inferplane.redaction import REDACTED, redacted
 from inferplane.testing import Call
+from inferplane_operator.local.desired import Desired, change_desired
+from inferplane_operator.local.statedir import StateDir
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -151,6 +153,21 @@ def test_an_archive_that_cannot_be_written_is_said(call_cluster: Call, tmp_path:
 
     assert result.exit_code == 1
     assert "cannot be written: No such file or directory; choose another file with --to" in result.stderr
+
+
+def test_a_local_instance_is_packed_without_secrets(call: Call, demo: StateDir, tmp_path: Path) -> None:
+    engine = {"env": {"TOKEN": "hush"}, "args": ["--api-key", "hush"]}
+    change_desired(demo, lambda _: Desired(manifests=[{"kind": "InferenceService", "spec": {"engine": engine}}]))
+    demo.log("decode-0-agent").write_text("a1\na2\n")
+    demo.catalogue.write_text("{damaged hush")
+    result = call("dump", "--to", str(tmp_path / "case.tar.gz"))
+    files = unpacked(tmp_path / "case.tar.gz")
+
+    assert result.exit_code == 0, result.output
+    assert files.keys() == {"README", "desired.yaml", "status.json", "catalogue.json", "logs/decode-0-agent.log"}
+    assert "hush" not in "".join(files.values())
+    assert files["logs/decode-0-agent.log"] == "a1\na2\n"
+    assert yaml.safe_load(files["desired.yaml"])["manifests"][0]["spec"]["engine"]["env"] == {"TOKEN": REDACTED}
 
 
 @pytest.mark.parametrize(

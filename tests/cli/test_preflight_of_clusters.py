@@ -11,7 +11,7 @@ from inferplane.kube.checks import Check, Level, check
 from inferplane.kube.facts import RIGHTS, ClusterFacts, Right
 from inferplane.kube.schemas import missing_fields
 from inferplane.kube.testing import FakeCluster
-from inferplane.kube.testing_objects import NOW
+from inferplane.kube.testing_objects import NOW, make_component
 from inferplane.testing import Call
 from inferplane_api.schema import custom_resource_definition
 from inferplane_api.v1alpha1.kinds import KINDS
@@ -34,17 +34,6 @@ def defined(kind: str) -> dict[str, Any]:
 
 def definition(kind: str, established: str = "True") -> dict[str, Any]:
     return {**defined(kind), "status": {"conditions": [{"type": "Established", "status": established}]}}
-
-
-def component(role: str, ready: int = 1) -> dict[str, Any]:
-    labels = {"inferplane.dev/component": role, "app.kubernetes.io/part-of": "inferplane"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": f"inferplane-{role}", "namespace": "system", "labels": labels},
-        "spec": {"replicas": 2},
-        "status": {"readyReplicas": ready},
-    }
 
 
 def node(name: str = "n1", **resources: str) -> dict[str, Any]:
@@ -87,7 +76,7 @@ def whole(**changes: Any) -> ClusterFacts:
         "definitions": [definition(kind) for kind in KINDS],
         "nodes": [node(nvidia_com__gpu="8")],
         "storage_classes": [storage_class()],
-        "components": [component("operator"), component("gateway")],
+        "components": [make_component("operator"), make_component("gateway")],
         "policies": [policy()],
         "leases": [lease("2027-01-15T07:59:55.123456Z")],
         "rights": dict.fromkeys(RIGHTS, True),
@@ -129,8 +118,8 @@ LACKS: list[tuple[dict[str, Any], str, Level, str]] = [
         "is not established",
     ),
     ({"definitions": None, "groups": frozenset()}, "resources", GONE, "inferplane.dev is not served"),
-    ({"components": [component("gateway")]}, "operator", GONE, "is not installed"),
-    ({"components": [component("operator"), component("gateway", 0)]}, "gateway", GONE, "0 of 2 ready"),
+    ({"components": [make_component("gateway")]}, "operator", GONE, "is not installed"),
+    ({"components": [make_component("operator"), make_component("gateway", 0)]}, "gateway", GONE, "0 of 2 ready"),
     ({"components": None}, "operator and gateway", Level.OPTIONAL, "may not be read"),
     ({"policies": []}, "admission policy", Level.OPTIONAL, "is not installed"),
     ({"policies": None}, "admission policy", Level.OPTIONAL, "may not be read"),
@@ -197,7 +186,7 @@ def ready(cluster: FakeCluster) -> FakeCluster:
         cluster.add("customresourcedefinitions", *(definition(kind) for kind in KINDS))
         .add("nodes", node(nvidia_com__gpu="4"))
         .add("storageclasses", storage_class())
-        .add("deployments", component("operator"), component("gateway"))
+        .add("deployments", make_component("operator"), make_component("gateway"))
         .add("validatingadmissionpolicies", policy())
         .add("leases", lease("2027-01-15T07:59:58Z"))
     )

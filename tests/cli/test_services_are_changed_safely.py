@@ -140,7 +140,7 @@ def test_a_pool_without_its_service_is_asked_back_where_there_are_several(
     result = call_cluster("scale", "decode", "3")
 
     assert result.exit_code == 2
-    assert "which service?  Write SERVICE/POOL" in result.stderr
+    assert "which service?  Name one of namespace default: chat, other (SERVICE/POOL for a pool)" in result.stderr
     assert call_cluster("scale", "decode", "3", "--name", "chat").exit_code == 0
 
 

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from inferplane_operator.local.processes import INSTANCE_MARKER
@@ -32,7 +35,7 @@ spec:
   model: {{name: inferplane/sim, servedNames: [sim]}}
   engine: {{type: sim, blockSize: 16, maxModelLen: 8192, sim: {{profile: cpu-test, speed: 20, seed: {seed}}}}}
   mode: {mode}
-  decode: {{replicas: 1, maxReplicas: 3}}
+  decode: {{replicas: 1, minReplicas: 0, maxReplicas: 3}}
   routing: {{exposeHeaders: true}}
   drainTimeout: 10s
 """
@@ -103,6 +106,23 @@ class Local:
         body = {"model": "sim", "messages": [{"role": "user", "content": text}], "max_tokens": 8, **fields}
         return httpx.post(f"{self.status().url}/v1/chat/completions", json=body, timeout=LIMIT_S, trust_env=False)
 
+    @contextmanager
+    def streaming(self, text: str, **fields: Any) -> Generator[httpx.Response]:
+        body = {"model": "sim", "messages": [{"role": "user", "content": text}], **fields}
+        url = f"{self.status().url}/v1/chat/completions"
+        with (
+            httpx.Client(timeout=LIMIT_S, trust_env=False) as client,
+            client.stream("POST", url, json=body) as answer,
+        ):
+            assert answer.status_code == 200, answer.read()
+            yield answer
+
+    def until_refused(self) -> httpx.Response:
+        """Ask until nobody is there to answer; the test's time limit is the deadline."""
+        while (answer := self.chat("anybody?")).status_code == 200:
+            time.sleep(0.05)
+        return answer
+
 
 def engine_pid(status: Status, name: str) -> int:
     worker = next(worker for worker in status.workers if worker.name == name)
@@ -155,6 +175,38 @@ def test_scaling_starts_and_drains_workers(shared: Local) -> None:
 
     assert [worker.name for worker in shared.status().workers] == ["decode-0", "prefill-0"]
     assert shared.chat("still there?").status_code == 200
+
+
+def test_at_zero_workers_answers_are_finished_and_clients_come_back_later(shared: Local) -> None:
+    """What runs ends in full; what comes is told when to come again, and is served once there are workers again."""
+    long: dict[str, Any] = {"max_tokens": 3000, "ignore_eos": True, "stream": True}
+    with shared.streaming("count", **long) as answer, ThreadPoolExecutor() as pool:
+        lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+        next(lines)
+        shared.call("scale", "decode", "0")
+        refused = shared.until_refused()
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["message"]
+
+        client = openai.OpenAI(base_url=f"{shared.status().url}/v1", api_key="none", max_retries=100)
+        waiting = pool.submit(
+            lambda: client.chat.completions.create(
+                model="sim", messages=[{"role": "user", "content": "hold"}], max_tokens=8
+            )
+        )
+        *deltas, last, done = lines
+        shared.until(lambda it: [worker.name for worker in it.workers] == ["prefill-0"])
+        assert shared.status().phase is not InstancePhase.DEGRADED
+        assert not waiting.done()
+        shared.call("scale", "decode", "1", "--wait")
+        held = waiting.result(timeout=LIMIT_S)
+
+    assert done == "data: [DONE]"
+    assert json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert len(deltas) + 2 >= long["max_tokens"]
+    assert held.usage is not None
+    assert held.usage.completion_tokens == 8
 
 
 def test_a_killed_engine_comes_back_and_serves_again(shared: Local) -> None:

@@ -84,7 +84,7 @@ def test_contradicting_options_are_wrong_usage(both: Context, args: list[str], e
 
 
 def test_a_command_for_clusters_needs_a_kubeconfig(call: Call) -> None:
-    for args in (["preflight"], ["rollback", "chat"], ["freeze", "chat"], ["dump", "chat", "-n", "default"]):
+    for args in (["preflight"], ["rollback", "chat"], ["freeze", "chat"], ["unfreeze", "chat"]):
         result = call(*args)
 
         assert result.exit_code == 2

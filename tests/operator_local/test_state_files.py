@@ -148,6 +148,17 @@ def test_a_lost_file_is_replaced_with_a_generation_nobody_has_seen(state: StateD
     assert change_desired(state, lambda _: Desired(manifests=[])).generation > 1_000_000
 
 
+@pytest.mark.parametrize("lost", ["damaged", "gone"])
+def test_a_clock_that_was_set_back_does_not_undercut_what_the_runner_has_seen(state: StateDir, lost: str) -> None:
+    seen = 4_000_000_000_000  # milliseconds: when the clock was wrong, it was the year 2096
+    write_status(state, Status(service="demo", observed_generation=seen, phase=InstancePhase.READY))
+    if lost == "damaged":
+        state.desired.write_text("{")
+        os.utime(state.desired, (0, 0))
+
+    assert change_desired(state, lambda _: Desired(manifests=[])).generation == seen + 1
+
+
 def test_a_folder_that_cannot_be_written_is_named(state: StateDir) -> None:
     state.desired_lock.mkdir()
 

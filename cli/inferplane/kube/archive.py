@@ -4,22 +4,19 @@ Objects are redacted, Secrets are never read.  Logs are what programs wrote: the
 of the archive says.
 """
 
-import io
 import json
-import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
+from inferplane.archive import Archive
 from inferplane.cluster import ClusterError, Connection, Object
 from inferplane.kube import kinds
 from inferplane.kube.fields import container_states, containers, name_of, number, part, parts, text
 from inferplane.kube.objects import readable_items
 from inferplane.kube.picture import Picture
 from inferplane.kube.pod_logs import Source, read
-from inferplane.kube.redaction import redacted
+from inferplane.redaction import redacted
 
 _LOG_LINES: Final = 5_000
 _NOTE: Final = """\
@@ -27,24 +24,6 @@ _NOTE: Final = """\
 Values of environment variables, secret arguments and log-in data in addresses are left out; Secrets were not read.
 Logs are as they were written: look into logs/ before you give this to somebody.
 """
-
-
-@dataclass
-class Archive:
-    """Files by name, in the order in which they are written."""
-
-    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-
-    def put_objects(self, folder: str, objects: list[Object], write: Callable[[object], str]) -> None:
-        for it in objects:
-            self.files[f"{folder}/{text(it, 'kind').lower()}-{name_of(it)}.yaml"] = write(redacted(it)).encode()
-
-    def write(self, path: Path, root: str, modified: float) -> None:
-        with tarfile.open(path, "w:gz") as tar:
-            for name, content in self.files.items():
-                entry = tarfile.TarInfo(f"{root}/{name}")
-                entry.size, entry.mtime, entry.mode = len(content), int(modified), 0o600
-                tar.addfile(entry, io.BytesIO(content))
 
 
 def build(connection: Connection, found: Picture, *, write: Callable[[object], str], when: str) -> Archive:

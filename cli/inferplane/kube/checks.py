@@ -51,7 +51,7 @@ def check(facts: ClusterFacts) -> list[Check]:
     return [
         _version(facts.version),
         *_definitions(facts),
-        *_components(facts),
+        *component_checks(facts.components),
         _policy(facts),
         *_rights(facts),
         *_accelerators(facts.nodes),
@@ -123,12 +123,13 @@ def _ours(kind: str) -> Object:
     return version
 
 
-def _components(facts: ClusterFacts) -> Iterator[Check]:
-    if facts.components is None:
+def component_checks(components: Sequence[Object] | None) -> Iterator[Check]:
+    """Say whether operator and gateway are there and ready."""
+    if components is None:
         yield _unknown("operator and gateway", "Deployments")
         return
     for role in ("operator", "gateway"):
-        yield _component(role, [it for it in facts.components if component(it) == role])
+        yield _component(role, [it for it in components if component(it) == role])
 
 
 def _component(role: str, found: Sequence[Object]) -> Check:

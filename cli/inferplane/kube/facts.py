@@ -79,7 +79,7 @@ def gather(connection: Connection, now: float) -> ClusterFacts:
         definitions=_maybe(cluster, kinds.RESOURCE_DEFINITIONS),
         nodes=_maybe(cluster, kinds.NODES),
         storage_classes=_maybe(cluster, kinds.STORAGE_CLASSES),
-        components=_components(cluster, connection.namespace),
+        components=read_components(cluster, connection.namespace),
         policies=_maybe(cluster, kinds.ADMISSION_POLICIES, labels=_PART_OF),
         leases=_maybe(cluster, kinds.LEASES, _NODE_LEASES),
         rights={right: _may(cluster, right, connection.namespace) for right in RIGHTS},
@@ -107,7 +107,7 @@ def _maybe(cluster: Cluster, kind: Kind, namespace: str = "", *, labels: str = "
         return []
 
 
-def _components(cluster: Cluster, namespace: str) -> list[Object] | None:
+def read_components(cluster: Cluster, namespace: str) -> list[Object] | None:
     """Look in all namespaces; where that is not allowed, in the one at hand."""
     found = _maybe(cluster, kinds.DEPLOYMENTS, labels=_PART_OF)
     if found is None:

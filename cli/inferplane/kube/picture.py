@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from inferplane.cluster import Cluster, Connection, ForbiddenError, Object
+from inferplane.errors import InvalidError
 from inferplane.kube import kinds
 from inferplane.kube.fields import name_of, namespace_of, number, text
 from inferplane.kube.kinds import Kind
@@ -83,6 +84,17 @@ def picture(connection: Connection, name: str, *, events: bool = True) -> Pictur
         adapters=[it for it in shy.read(kinds.ADAPTERS) if text(it, "spec", "service") == name],
     )
     return _with_events(found, shy) if events else _hiding(found, shy)
+
+
+def only_service(connection: Connection) -> str:
+    """Return the one service of a namespace.  Raises InvalidError where there are none or several."""
+    names = [name_of(it) for it in items(connection.cluster, kinds.SERVICES, connection.namespace)]
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(names) or "none"
+    raise InvalidError(
+        f"which service?  Name one of namespace {connection.namespace}: {listed} (SERVICE/POOL for a pool)"
+    )
 
 
 def _with_events(found: Picture, shy: "_Reader") -> Picture:

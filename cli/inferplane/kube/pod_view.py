@@ -9,7 +9,7 @@ from inferplane.kube.ages import duration, seconds
 from inferplane.kube.fields import condition, container_states, label, name_of, number, text
 from inferplane_api.v1alpha1.conditions import Reason
 from inferplane_operator.reconcile.pending import explain, phases
-from inferplane_operator.render.names import LABEL_REVISION, LABEL_ROLE
+from inferplane_operator.render.names import LABEL_REVISION, LABEL_ROLE, LABEL_SERVICE
 
 _TOLD_BY_EVENTS: Final = frozenset(
     {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedMapVolume"}
@@ -32,6 +32,7 @@ class PhaseView:
 @dataclass(frozen=True, slots=True)
 class PodView:
     name: str
+    service: str
     role: str
     phase: str
     """Ready, Starting, Pending, Draining, CrashLoop or Failed."""
@@ -54,6 +55,7 @@ def pod_view(pod: Object, events: Sequence[Object], now: float) -> PodView:
     phase = _phase(pod)
     return PodView(
         name=name_of(pod),
+        service=label(pod, LABEL_SERVICE),
         role=label(pod, LABEL_ROLE),
         phase=phase,
         ready=phase == "Ready",

@@ -11,6 +11,7 @@ from inferplane.kube import kinds
 from inferplane.kube.fields import name_of, number, text
 from inferplane.kube.kinds import Kind
 from inferplane.kube.objects import find, get, items, merge
+from inferplane.kube.picture import only_service
 
 _POLL_S: Final = 1.0
 _ROLES: Final[dict[str, Kind]] = {"prefill": kinds.PREFILL_POOLS, "decode": kinds.DECODE_POOLS}
@@ -41,7 +42,7 @@ def find_pool(connection: Connection, called: str, service: str) -> Pool:
     """Find a pool by SERVICE/prefill, SERVICE-prefill, or prefill of `service`.  Raises InvalidError."""
     name = called.replace("/", "-")
     if name in _ROLES:
-        name = f"{service or _only_service(connection)}-{name}"
+        name = f"{service or only_service(connection)}-{name}"
     role = name.rpartition("-")[2]
     found = find(connection.cluster, _ROLES[role], connection.namespace, name) if role in _ROLES else None
     if found is None:
@@ -49,16 +50,6 @@ def find_pool(connection: Connection, called: str, service: str) -> Pool:
             f"namespace {connection.namespace} has no pool {called!r}; there are: {_listing(connection)}"
         )
     return Pool(connection, role, found)
-
-
-def _only_service(connection: Connection) -> str:
-    found = items(connection.cluster, kinds.SERVICES, connection.namespace)
-    if len(found) == 1:
-        return name_of(found[0])
-    raise InvalidError(
-        f"which service?  Write SERVICE/POOL: namespace {connection.namespace} has {len(found)} services, "
-        f"with the pools: {_listing(connection)}"
-    )
 
 
 def _listing(connection: Connection) -> str:

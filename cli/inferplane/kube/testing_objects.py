@@ -145,6 +145,18 @@ def make_event(about: Mapping[str, Any], reason: str, message: str, last: str = 
     }
 
 
+def make_component(role: str, ready: int = 1) -> dict[str, Any]:
+    """Make the Deployment of a component of the release."""
+    labels = {"inferplane.dev/component": role, "app.kubernetes.io/part-of": "inferplane"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"inferplane-{role}", "namespace": "system", "labels": labels},
+        "spec": {"replicas": 2},
+        "status": {"readyReplicas": ready},
+    }
+
+
 def chat_cluster() -> FakeCluster:
     """Make a cluster with the service `chat`, its pools, and one Pod of each."""
     pod = make_pod()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from inferplane_operator.local.statedir import StateDir, StateError, replace_file
+from inferplane_operator.local.status import read_status
 
 DEFAULT_GATEWAY_PORT = 8000
 
@@ -90,11 +91,23 @@ def change_desired(state: StateDir, change: Callable[[Desired | None], Desired])
 
 
 def _current(state: StateDir) -> tuple[Desired | None, int]:
-    """Return what is there and its generation; where that is lost, one that no reader can have seen."""
+    """Return what is there and its generation; where that is lost, one that no reader can have seen.
+
+    A clock alone does not tell: it may have been set back since.  What the runner says it has seen is never undercut.
+    """
     try:
         found = read_desired(state)
     except StateError:
-        return None, state.desired.stat().st_mtime_ns // 1_000_000
+        return None, max(_seen(state), state.desired.stat().st_mtime_ns // 1_000_000)
     if found is None:
-        return None, time.time_ns() // 1_000_000 if state.status.exists() else 0
+        return None, max(_seen(state), time.time_ns() // 1_000_000) if state.status.exists() else 0
     return found, found.generation
+
+
+def _seen(state: StateDir) -> int:
+    """Return the generation that the runner has seen; 0 where it does not say."""
+    try:
+        status = read_status(state)
+    except StateError:
+        return 0
+    return status.observed_generation if status is not None else 0
