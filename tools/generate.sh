@@ -18,5 +18,6 @@ fi
 "$python" tools/make_sim_model.py
 INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet \
     tests/operator/test_rendered_templates_match_golden_files.py tests/operator/test_sglang_is_rendered_as_reviewed.py \
+    tests/operator/test_a_worker_on_several_nodes_is_one_group.py \
     tests/operator_reconcile/test_objects_match_golden_files.py \
     tests/helm/test_rendering_is_what_was_reviewed.py

@@ -55,5 +55,7 @@ def test_what_is_used_and_was_never_run_is_said(spec: dict[str, Any], expected: 
     assert said(spec) == expected
 
 
-def test_adapters_are_said_where_there_are_any() -> None:
-    assert said({"engine": {"device": "cpu"}}, adapters=True) == ["LoRA adapters"]
+def test_adapters_are_said_where_nobody_ran_them() -> None:
+    assert said({"engine": {"device": "cpu"}}, adapters=True) == []
+    assert said({"engine": {"device": "cuda"}}, adapters=True) == ["CUDA devices", "LoRA adapters"]
+    assert said({"engine": {"type": "sglang", "device": "cpu"}}, adapters=True) == ["SGLang", "LoRA adapters"]

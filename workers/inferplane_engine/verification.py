@@ -96,7 +96,7 @@ def unverified(use: Use) -> tuple[Unverified, ...]:
         (RANKS, use.ranks > 1),
         (PARALLEL, use.devices > use.ranks),
         (NODES, use.nodes > 1),
-        (ADAPTERS, use.adapters),
+        (ADAPTERS, use.adapters and not (use.engine is EngineType.VLLM and use.device is Device.CPU)),
         (EXPERT, use.expert),
         (QUANTISED_KV, use.quantised_kv),
         (SPECULATION, use.speculation),
