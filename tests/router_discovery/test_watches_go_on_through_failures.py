@@ -22,7 +22,7 @@ from inferplane_router.discovery.table import Table
 from inferplane_router.discovery.testing import manifest
 from inferplane_router.discovery.watching import KindWatch, Patience
 
-OWN = {"inferplane.dev/component": "worker"}
+OWN = {"inferplane.dev/component": "worker", "inferplane.dev/pool": "p"}
 
 
 class World:

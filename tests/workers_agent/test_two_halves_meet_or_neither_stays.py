@@ -140,6 +140,16 @@ def test_ranks_of_both_sides_are_told() -> None:
     assert other.request.headers.get(b"x-inferplane-dp-rank") == b"3"
 
 
+def test_each_prefill_worker_is_met_at_its_own_rank() -> None:
+    found = bench()
+    found.send({"prompt": "hi"}, headers=(PREFILL, (b"x-inferplane-prefill-dp-rank", b"3,5")))
+    halves(found)[1].fail()
+    own, other = halves(found)
+
+    assert (other.address, own.json["disagg_prefill_dp_rank"]) == (SECOND, 5)
+    assert other.request.headers.get(b"x-inferplane-dp-rank") == b"5"
+
+
 def test_the_answer_is_the_own_engines_and_both_sides_are_counted() -> None:
     found = bench()
     exchange = found.send({"prompt": "hi"}, headers=(PREFILL,))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferplane_api.v1alpha1.metadata import GROUP
-from inferplane_api.workload import COMPONENT_WORKER, LABEL_COMPONENT
+from inferplane_api.workload import COMPONENT_WORKER, LABEL_COMPONENT, LABEL_POOL
 
 _WORKERS: Final = f"{LABEL_COMPONENT}={COMPONENT_WORKER}"
 _OF_LEADER_WORKER_SETS: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -46,8 +46,8 @@ LORA_ADAPTER: Final = _ours("LoRAAdapter", "loraadapters")
 MODEL_ROUTE: Final = _ours("ModelRoute", "modelroutes")
 PREFILL_POOL: Final = _ours("PrefillPool", "prefillpools", metadata_only=True)
 DECODE_POOL: Final = _ours("DecodePool", "decodepools", metadata_only=True)
-DEPLOYMENT: Final = WatchedKind("Deployment", "deployments", group="apps", selector=_WORKERS, metadata_only=True)
-REPLICA_SET: Final = WatchedKind("ReplicaSet", "replicasets", group="apps", selector=_WORKERS, metadata_only=True)
+DEPLOYMENT: Final = WatchedKind("Deployment", "deployments", group="apps", selector=LABEL_POOL, metadata_only=True)
+REPLICA_SET: Final = WatchedKind("ReplicaSet", "replicasets", group="apps", selector=LABEL_POOL, metadata_only=True)
 STATEFUL_SET: Final = WatchedKind(
     "StatefulSet",
     "statefulsets",
@@ -60,7 +60,7 @@ LEADER_WORKER_SET: Final = WatchedKind(
     "LeaderWorkerSet",
     "leaderworkersets",
     group="leaderworkerset.x-k8s.io",
-    selector=_WORKERS,
+    selector=LABEL_POOL,
     metadata_only=True,
     optional=True,
 )

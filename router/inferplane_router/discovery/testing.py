@@ -114,7 +114,9 @@ class Plant:
     def below(owner: Object, version: str, kind: str, suffix: str, **rest: Any) -> Object:
         """Return an object of ours that is controlled by another, without putting it."""
         name = "-".join(filter(None, (owner["metadata"]["name"], suffix)))
-        labels = {workload.LABEL_COMPONENT: workload.COMPONENT_WORKER, workload.LABEL_REVISION: "r1"}
+        labels = {workload.LABEL_POOL: "p", workload.LABEL_REVISION: "r1"}
+        if kind == "Pod":
+            labels[workload.LABEL_COMPONENT] = workload.COMPONENT_WORKER
         namespace = owner["metadata"]["namespace"]
         return manifest(version, kind, name, namespace=namespace, owner=owner, labels=labels, **rest)
 
