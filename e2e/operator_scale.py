@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from lightkube.config.kubeconfig import KubeConfig
 
 from e2e.cluster.access import Access
 from e2e.cluster.audit import AuditLog
-from e2e.cluster.binaries import build_missing
+from e2e.cluster.binaries import build_missing, path_of
 from e2e.cluster.certificates import Identity
 from e2e.cluster.control_plane import ADDRESS, ADMIN, control_plane, make_certificates
 from e2e.cluster.enclosure import Enclosure
@@ -53,9 +53,10 @@ class Plane:
 
 
 @contextmanager
-def plane() -> Iterator[Plane]:
+def plane() -> Generator[Plane]:
     """Run a control plane without nodes; this process is in its network afterwards."""
-    build_missing()
+    if not (path_of("kube-apiserver").exists() and path_of("pause").exists()):
+        build_missing()
     folder = RUNS / f"inferplane-scale-{os.getpid()}"
     enclosure = Enclosure.make(folder, address=ADDRESS, name=folder.name)
     try:
@@ -86,7 +87,7 @@ def _kubectl(kubeconfig: Path, *arguments: str, stdin: str = "", check: bool = T
 
 
 @contextmanager
-def operator(kubeconfig: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def operator(kubeconfig: Path, log: Path) -> Generator["subprocess.Popen[bytes]"]:
     """Run the operator as its image does, on free ports."""
     command = [sys.executable, "-m", "inferplane_operator", "--kubeconfig", str(kubeconfig)]
     command += ["--lease-namespace", "default", "--listen-health", "127.0.0.1:0", "--listen-metrics", "127.0.0.1:0"]

@@ -13,6 +13,7 @@ import httpx
 import structlog
 from lightkube.config.kubeconfig import SingleConfig
 
+from inferplane_operator.adapters import AdapterRound, Exchange, HttpAgentAdapters
 from inferplane_operator.cluster.agent_pages import AgentPages
 from inferplane_operator.cluster.applied import Memory
 from inferplane_operator.cluster.audit import Audit
@@ -29,7 +30,7 @@ from inferplane_operator.cluster.objects import Objects
 from inferplane_operator.cluster.reconciling import Core, Steps
 from inferplane_operator.cluster.store import Store
 from inferplane_operator.cluster.transport import KubeTransport
-from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.cluster.work_keys import ADAPTERS, WorkKey
 from inferplane_operator.cluster.workers import Workers
 from inferplane_operator.cluster.writing import Writer
 from inferplane_operator.handlers.watching import Watches
@@ -96,7 +97,15 @@ class Operator:
             metrics=self.metrics,
         )
         facts = (self._revisions, CanaryCounters(pages, now=now), pages)
-        self._steps = Steps(self.store, writer, core, facts=facts, wall=clock.wall)
+        self._steps = Steps(
+            self.store,
+            writer,
+            core,
+            facts=facts,
+            adapters=AdapterRound(Exchange(HttpAgentAdapters(self._client), now=now)),
+            commits=self._revisions,
+            wall=clock.wall,
+        )
         self._stop = StopSignal()
         self._ports = (0, 0)
         self._watches = Watches(
@@ -174,9 +183,13 @@ class Operator:
     def _take_over(self) -> None:
         self.health.leading = True
         self.metrics.leading(leads=True)
-        for kind in (SERVICE, KV_STORE, ROUTE, ADAPTER):
+        for kind in (SERVICE, KV_STORE, ROUTE):
             for stored in self.store.of_kind(kind.kind):
                 self._look_again(WorkKey(kind.kind, stored.id.namespace, stored.id.name))
+        for service in self.store.of_kind(SERVICE.kind):
+            self._look_again(WorkKey(ADAPTERS, service.id.namespace, service.id.name))
+        for adapter in self.store.of_kind(ADAPTER.kind):
+            self._look_again(WorkKey(ADAPTERS, adapter.id.namespace, adapter.target))
 
     def _take_signals(self) -> None:
         self._stop.install()

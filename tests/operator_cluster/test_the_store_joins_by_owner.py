@@ -13,7 +13,7 @@ from inferplane_operator.cluster.picture import observe, observe_kv_store, obser
 from inferplane_operator.cluster.store import Change, Store
 from inferplane_operator.cluster.stored import ObjectId, store_form
 from inferplane_operator.cluster.testing import FakeCluster, RecordedQueue
-from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.cluster.work_keys import ADAPTERS, WorkKey
 from inferplane_operator.reconcile.values import Key, Observed, ServedNameClaim
 
 GROUP = SERVICE.api_version
@@ -81,6 +81,7 @@ def chain() -> list[dict[str, Any]]:
 
 
 KEY = WorkKey("InferenceService", "ns", "s")
+ADAPTERS_KEY = WorkKey(ADAPTERS, "ns", "s")
 
 
 def test_a_service_is_observed_with_everything_below_it() -> None:
@@ -112,7 +113,7 @@ def test_pods_of_a_leader_worker_set_are_found_through_their_stateful_sets() -> 
         thing("StatefulSet", "l-0-set", owner="uid-l-0"),
     )
 
-    assert world.see(thing("Pod", "l-0-1", owner="uid-l-0-set")) == {KEY}
+    assert world.see(thing("Pod", "l-0-1", owner="uid-l-0-set")) == {KEY, ADAPTERS_KEY}
     assert names(world.observed().deployments) == ["l"]
     assert sorted(names(world.observed().pods)) == ["l-0", "l-0-1"]
 
@@ -145,7 +146,7 @@ def test_every_object_of_the_chain_concerns_its_service() -> None:
 
     for manifest in chain():
         assert KEY in world.see({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": "2"}})
-    assert world.lose(chain()[4]) == {KEY}
+    assert world.lose(chain()[4]) == {KEY, ADAPTERS_KEY}
 
 
 def test_old_news_is_no_news() -> None:
@@ -255,7 +256,7 @@ async def test_an_audit_finds_what_a_watch_did_not_say() -> None:
     findings = await audit.all((SERVICE, POD, DECODE_POOL))
 
     assert [len(finding.missing) for finding in findings] == [0, 1, 0]
-    assert world.queue.keys == [WorkKey("InferenceService", "ns", "gone")]
+    assert world.queue.keys == [WorkKey("InferenceService", "ns", "gone"), WorkKey(ADAPTERS, "ns", "gone")]
     assert world.store.get(ObjectId("InferenceService", "ns", "gone")) is None
     assert audit.stuck(findings) == []
     assert audit.stuck(await audit.all((SERVICE, POD))) == ["Pod"]

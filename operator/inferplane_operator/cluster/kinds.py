@@ -64,10 +64,13 @@ STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets", "leaderwork
 """Between a LeaderWorkerSet and its Pods; watched only where the former exists."""
 OPTIONAL: Final = (LEADER_WORKER_SET, STATEFUL_SET)
 
+RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+"""Written and not watched: whoever writes one keeps what came of it."""
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
-_ALL: Final = {(kind.api_version, kind.kind): kind for kind in (*OURS, *BUILT_IN, *OPTIONAL, EVENT, LEASE)}
+_KNOWN: Final = (*OURS, *BUILT_IN, *OPTIONAL, RESOURCE_CLAIM_TEMPLATE, EVENT, LEASE)
+_ALL: Final = {(kind.api_version, kind.kind): kind for kind in _KNOWN}
 
 
 def kind_of(api_version: str, kind: str) -> Kind:

@@ -9,9 +9,9 @@ Invariant.  Equal descriptions that are asked for together are asked once.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from inferplane_engine.memory import ModelFacts
 from inferplane_operator.cluster.applied import digest
@@ -65,7 +65,9 @@ class ModelRevisions:
         pinned = pinned_revision(observed)
         if pinned:
             return Gathered(replace(observed, model_revision=pinned))
-        resolution = await self._resolve(model, observed.service["metadata"])
+        metadata = observed.service["metadata"]
+        key = WorkKey(SERVICE.kind, str(metadata.get("namespace", "")), str(metadata["name"]))
+        resolution = await self._resolve(model, key)
         again = _RETRY_S if resolution.problem else None
         found = replace(observed, model_revision=resolution.revision, model_problem=resolution.problem)
         found = replace(found, model_facts=resolution.facts)
@@ -74,12 +76,24 @@ class ModelRevisions:
     def forget(self, namespace: str, name: str) -> None:
         """Answers are about models, not services; they age."""
 
+    async def of_adapters(self, adapters: Sequence[Manifest], key: WorkKey) -> Mapping[str, str]:
+        """Return the commits that adapters from a hub resolved to, by object name; `key` is queued for the rest."""
+        commits: dict[str, str] = {}
+        for adapter in adapters:
+            spec = part(adapter, "spec")
+            if not part(spec, "source").get("hf"):
+                continue
+            commit = _pinned_adapter(adapter) or (await self._resolve(_described(spec), key)).revision
+            if commit:
+                commits[str(adapter["metadata"]["name"])] = commit
+        return commits
+
     async def close(self) -> None:
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
-    async def _resolve(self, model: Manifest, metadata: Any) -> Resolution:
+    async def _resolve(self, model: Manifest, asked_for: WorkKey) -> Resolution:
         key, now = digest(model), self._now()
         known = self._known.get(key)
         if known is not None and now - known.at < (_RETRY_S if known.resolution.problem else _KEEP_S):
@@ -91,14 +105,24 @@ class ModelRevisions:
         await asyncio.wait({task}, timeout=_PATIENCE_S)
         if task.done():
             return task.result()
-        namespace, name = str(metadata.get("namespace", "")), str(metadata["name"])
-        task.add_done_callback(lambda _: self._queue(WorkKey(SERVICE.kind, namespace, name)))
+        task.add_done_callback(lambda _: self._queue(asked_for))
         return Resolution(problem="the hub has not answered yet")
 
     def _answered(self, key: str, task: "asyncio.Task[Resolution]") -> None:
         del self._asking[key]
         if not task.cancelled() and task.exception() is None:
             self._known[key] = _Known(task.result(), self._now())
+
+
+def _described(spec: Manifest) -> Manifest:
+    """Return what an adapter's commit depends on."""
+    return {key: spec[key] for key in ("source", "revision", "endpoint") if key in spec}
+
+
+def _pinned_adapter(adapter: Manifest) -> str:
+    status, metadata = part(adapter, "status"), part(adapter, "metadata")
+    known = status.get("observedGeneration") == metadata.get("generation")
+    return text(status, "revision") if known else ""
 
 
 def pinned_revision(observed: Observed) -> str:

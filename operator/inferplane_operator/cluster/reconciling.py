@@ -1,17 +1,18 @@
 """One step for one key: observe, ask the pure core, carry out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 from inferplane_operator.cluster.facts import FactSource, gather, sooner
-from inferplane_operator.cluster.kinds import KV_STORE, ROUTE, SERVICE
+from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
 from inferplane_operator.cluster.picture import observe, observe_kv_store, observe_route
 from inferplane_operator.cluster.store import Store
 from inferplane_operator.cluster.stored import ObjectId, Stored
-from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.cluster.work_keys import ADAPTERS, WorkKey
 from inferplane_operator.cluster.writing import Writer
-from inferplane_operator.reconcile.values import Observed, ObservedKVStore, ObservedRoute, Outcome
+from inferplane_operator.reconcile.service_adapters import orphaned
+from inferplane_operator.reconcile.values import Manifest, Observed, ObservedKVStore, ObservedRoute, Outcome
 
 
 class Core(Protocol):
@@ -24,20 +25,46 @@ class Core(Protocol):
     def route(self, observed: ObservedRoute, /) -> Outcome: ...
 
 
+class AdapterWork(Protocol):
+    """One round of loading and unloading on the workers of a service."""
+
+    async def run(self, observed: Observed, *, commits: Mapping[str, str] | None = None) -> Outcome: ...
+
+    def forget(self, namespace: str, name: str) -> None: ...
+
+
+class Commits(Protocol):
+    async def of_adapters(self, adapters: Sequence[Manifest], key: WorkKey, /) -> Mapping[str, str]:
+        """Return the commits that adapters from a hub resolved to, by object name; the key is queued for the rest."""
+        ...
+
+
 class Steps:
     """What `Workers` calls for each key."""
 
     def __init__(
-        self, store: Store, writer: Writer, core: Core, *, facts: Sequence[FactSource], wall: Callable[[], float]
+        self,
+        store: Store,
+        writer: Writer,
+        core: Core,
+        *,
+        facts: Sequence[FactSource],
+        adapters: AdapterWork,
+        commits: Commits,
+        wall: Callable[[], float],
     ) -> None:
         self._store = store
         self._writer = writer
         self._core = core
         self._facts = facts
+        self._adapters = adapters
+        self._commits = commits
         self._wall = wall
 
     async def step(self, key: WorkKey) -> float | None:
         """Return when to look again, or None."""
+        if key.kind == ADAPTERS:
+            return await self._adapters_of(key)
         stored = self._store.get(ObjectId(key.kind, key.namespace, key.name))
         if stored is None or stored.terminating:
             if stored is None and key.kind == SERVICE.kind:
@@ -49,7 +76,7 @@ class Steps:
         return sooner(outcome.again_in_s, again_in_s)
 
     async def _decide(self, stored: Stored) -> tuple[Outcome, float | None]:
-        now = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        now = self._now()
         if stored.id.kind == KV_STORE.kind:
             return self._core.kv_store(observe_kv_store(self._store, stored, now=now)), None
         if stored.id.kind == ROUTE.kind:
@@ -58,3 +85,22 @@ class Steps:
             return Outcome(), None
         found = await gather(self._facts, observe(self._store, stored, now=now))
         return self._core.service(found.observed), found.again_in_s
+
+    async def _adapters_of(self, key: WorkKey) -> float | None:
+        """Bring adapters to the workers of a service; their weights may be large, so this holds up nothing else."""
+        service = self._store.get(ObjectId(SERVICE.kind, key.namespace, key.name))
+        if service is None or service.terminating:
+            self._adapters.forget(key.namespace, key.name)
+            left = [found.manifest() for found in self._store.naming(ADAPTER.kind, key.namespace, key.name)]
+            for adapter in left:
+                told = orphaned(adapter, now=self._now())
+                await self._writer.carry_out(Outcome(status=told.status, events=told.events))
+            return None
+        observed = observe(self._store, service, now=self._now())
+        commits = await self._commits.of_adapters(observed.adapters, key)
+        outcome = await self._adapters.run(observed, commits=commits)
+        await self._writer.carry_out(outcome)
+        return outcome.again_in_s
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -6,11 +6,14 @@ shares something with it by name (served names, a KVStore, a route's targets).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, POOLS, ROUTE, SERVICE
+from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, POD, POOLS, ROUTE, SERVICE
 from inferplane_operator.cluster.store import Store
 from inferplane_operator.cluster.stored import ObjectId, Stored
 
+ADAPTERS: Final = "LoRAAdapters"
+"""All adapters of the service whose name the key has: they share its workers, so they are one piece of work."""
 _POOL_KINDS = frozenset(kind.kind for kind in POOLS)
 _LONGEST_CHAIN = 8
 """Pod, StatefulSet, leader Pod, StatefulSet, LeaderWorkerSet, pool: six; more would be a loop."""
@@ -30,11 +33,13 @@ def keys_for(store: Store, changed: Stored, before: Stored | None = None) -> Ite
     id_ = changed.id
     if id_.kind == SERVICE.kind:
         yield _key(id_)
-        yield from (_key(adapter.id) for adapter in store.naming(ADAPTER.kind, id_.namespace, id_.name))
         yield from _stores_used(changed, before)
+        if before is None or before.generation != changed.generation:
+            yield WorkKey(ADAPTERS, id_.namespace, id_.name)
     elif id_.kind == ADAPTER.kind:
-        yield _key(id_)
-        yield from (WorkKey(SERVICE.kind, id_.namespace, one.target) for one in (changed, before) if one is not None)
+        for service in {one.target for one in (changed, before) if one is not None}:
+            yield WorkKey(SERVICE.kind, id_.namespace, service)
+            yield WorkKey(ADAPTERS, id_.namespace, service)
     elif id_.kind == KV_STORE.kind:
         yield _key(id_)
         yield from (_key(user.id) for user in store.naming(SERVICE.kind, id_.namespace, id_.name))
@@ -64,6 +69,8 @@ def _service_above(store: Store, changed: Stored) -> Iterator[WorkKey]:
     pool = pool_above(store, changed)
     if pool is not None:
         yield WorkKey(SERVICE.kind, pool.id.namespace, pool.target)
+        if changed.id.kind == POD.kind:
+            yield WorkKey(ADAPTERS, pool.id.namespace, pool.target)
         return
     owner = store.by_uid(changed.controller) if changed.controller else None
     if owner is not None and owner.id.kind == SERVICE.kind:  # a ControllerRevision
