@@ -7,5 +7,6 @@ once.  It has no clock, no client and no memory; the shell (`inferplane_operator
 something changed, drops writes that would change nothing, and carries out the rest.
 Trade-off.  The whole picture of a service is looked at for every event of one of its Pods; events are gathered for a
 moment, so that a burst is one look.
-Invariant.  Called twice on a picture in which nothing is to be done, it returns no write.
+Invariant.  Called on a picture in which nothing is to be done, it returns no write but applies of what is there, which
+say what is wanted and tell the shell an edit by hand; no status and no Event.
 """

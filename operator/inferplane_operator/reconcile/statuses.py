@@ -130,5 +130,8 @@ _WARNS = frozenset(
         Reason.WORKER_EVICTED,
         Reason.UNKNOWN_TARGET,
         Reason.ALIAS_TAKEN,
+        Reason.ADAPTER_FAILED,
+        Reason.ADAPTERS_FULL,
+        Reason.SERVICE_NOT_FOUND,
     )
 )

@@ -24,8 +24,19 @@ def revision_of(service: InferenceService, adapters: AdapterNeed | None, *, mode
 
     Of adapters only the need counts: engines load and unload them while they run.
     """
+    text = json.dumps(
+        made_of(service, adapters, model_revision=model_revision),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def made_of(service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str) -> dict[str, Any]:
+    """Return everything that a worker is made of, by the fields of the spec."""
     spec = service.spec
-    made_of: dict[str, Any] = {
+    return {
         "model": _wire(spec.model),
         "modelRevision": model_revision,
         "engine": _wire(spec.engine, exclude={"lora"}),  # it is in the need
@@ -35,8 +46,6 @@ def revision_of(service: InferenceService, adapters: AdapterNeed | None, *, mode
         "kvStore": spec.kv_store.name if spec.kv_store else "",
         "adapters": adapters.wire if adapters else [],
     }
-    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 
 
 def _pool(pool: PoolTemplate | None) -> dict[str, Any] | None:
