@@ -23,7 +23,7 @@ from inferplane_operator.reconcile.service_adapters import (
     reconcile_adapters,
     workers_of,
 )
-from inferplane_operator.reconcile.values import Manifest, Observed, ServedNameClaim
+from inferplane_operator.reconcile.values import EventType, Manifest, Observed, ServedNameClaim
 from inferplane_operator.render.adapter_need import ANNOTATION, AdapterNeed, Place, PlaceKind
 
 FOLDER = Place(PlaceKind.FOLDER, "/srv/adapters")
@@ -250,7 +250,7 @@ def test_an_adapter_without_its_service_or_without_workers_says_so() -> None:
 
     assert ready(alone, "a")[1] == "ServiceNotFound"
     assert ready(World().round(seen), "a")[1:] == ("NoReadyWorkers", "no worker of service demo is ready")
-    assert alone.events
+    assert [event.type for event in alone.events] == [EventType.WARNING]
 
 
 def test_an_agent_that_does_not_answer_is_told_nothing() -> None:

@@ -43,7 +43,7 @@ class Capability(StrEnum):
     DP_RANKS = "dp-ranks"
     """A request can name its data-parallel rank."""
     LORA = "lora"
-    """Serves adapters that were named at start."""
+    """Serves adapters."""
     LORA_RUNTIME = "lora-runtime"
     """Loads and unloads adapters while it runs."""
     SLEEP = "sleep"
@@ -94,7 +94,7 @@ _SGLANG: Final = frozenset(
         Capability.SLEEP,
     }
 )
-_SIM: Final = (_VLLM - {Capability.SLEEP, Capability.LORA_RUNTIME}) | {Capability.FAULT_INJECTION}
+_SIM: Final = (_VLLM - {Capability.SLEEP}) | {Capability.FAULT_INJECTION}
 
 CAPABILITIES: Final[Mapping[EngineType, frozenset[Capability]]] = MappingProxyType(
     {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG, EngineType.SIM: _SIM}
