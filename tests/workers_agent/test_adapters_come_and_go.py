@@ -88,6 +88,20 @@ def test_a_failed_load_is_tried_again_when_it_is_asked_for_again() -> None:
     assert adapters.next_step() == Load(A1)
 
 
+def test_a_load_that_is_under_way_is_not_begun_twice_and_holds_up_no_other() -> None:
+    adapters = ready()
+    adapters.want(A1)
+    adapters.want(B1)
+    adapters.begun(A1)
+
+    assert adapters.next_step() == Load(B1)
+    adapters.begun(B1)
+    assert adapters.next_step() is None
+    adapters.failed(A1, "no")
+    adapters.want(A1)
+    assert adapters.next_step() == Load(A1)
+
+
 def test_a_failure_of_what_is_no_longer_wanted_is_forgotten() -> None:
     adapters = ready()
     adapters.want(A1)

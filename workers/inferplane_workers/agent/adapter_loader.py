@@ -1,7 +1,9 @@
-"""Carries out what `Adapters` says is next, one step at a time, and keeps it where a restart finds it.
+"""Carries out what `Adapters` says is next, and keeps it where a restart finds it.
 
-One task.  A step that fails is noted in the engine's own words and not tried again from here: whoever wants the adapter
-asks again, at its own pace, and after each start of the engine everything is tried once more.
+Weights are brought side by side, a few at once, so that a large or a stuck download holds up no other adapter; the
+engine is asked one thing at a time.  A step that fails is noted in the engine's own words and not tried again from
+here: whoever wants the adapter asks again, at its own pace, and after each start of the engine everything is tried once
+more.
 """
 
 import asyncio
@@ -17,6 +19,8 @@ from inferplane_workers.agent.adapters import Adapters, Load, Step, Unload, Wish
 from inferplane_workers.agent.engine_client import EngineClient, NoAnswer
 
 _LOAD_S: Final = 300.0
+_FETCH_S: Final = 3_600.0
+_FETCHED_AT_ONCE: Final = 4
 _PAUSE_S: Final = 1.0
 _log = structlog.get_logger("inferplane.agent.adapters")
 
@@ -44,6 +48,8 @@ class AdapterLoader:
         self._sleep = sleep
         self._saved = b""
         self._news = asyncio.Event()
+        self._fetching = asyncio.Semaphore(_FETCHED_AT_ONCE)
+        self._engine = asyncio.Lock()
 
     def wake(self) -> None:
         self._news.set()
@@ -58,27 +64,35 @@ class AdapterLoader:
             _log.warning("saved adapters are not used", reason=str(error))
 
     async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            self._save()
-            while (step := self._adapters.next_step()) is not None:
-                await self._do(step)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while (step := self._adapters.next_step()) is not None:
+                    await self._begin(step, group)
                 self._save()
 
-    async def _do(self, step: Step) -> None:
+    async def _begin(self, step: Step, group: asyncio.TaskGroup) -> None:
         if isinstance(step, Load):
-            await self._load(step.wish)
+            self._adapters.begun(step.wish)
+            group.create_task(self._load(step.wish), name=f"load-{step.wish.name}")
         else:
-            await self._unload(step)
+            async with self._engine:
+                await self._unload(step)
 
     async def _load(self, wish: Wish) -> None:
         try:
-            path = await self._source.locate(wish)
+            async with self._fetching, asyncio.timeout(_FETCH_S):
+                path = await self._source.locate(wish)
         except SourceError as error:
             self._fail(wish, str(error))
-            return
-        self._adapters.begun(wish)
+        except TimeoutError:
+            self._fail(wish, f"its files have not come within {_FETCH_S / 60:.0f} minutes")
+        else:
+            async with self._engine:
+                await self._tell_engine(wish, path)
+
+    async def _tell_engine(self, wish: Wish, path: str) -> None:
         body = {"lora_name": wish.engine_name, "lora_path": path}
         answer = await self._client.post(self._dialect.load_path, body, timeout_s=self._load_s)
         if isinstance(answer, NoAnswer):

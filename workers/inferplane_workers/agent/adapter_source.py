@@ -108,7 +108,8 @@ def _snapshot(cache: Path, repository: str, revision: str) -> str:
 
 def _last_words(said: bytes) -> str:
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    return (lines[-1] if lines else "it could not be downloaded")[:_WORDS]
+    last = lines[-1] if lines else "it could not be downloaded"
+    return last.removeprefix("inferplane-fetch: ")[:_WORDS]
 
 
 def _token(file: str) -> str | None:

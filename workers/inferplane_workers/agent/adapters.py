@@ -112,6 +112,7 @@ class Adapters:
         self._held: dict[str, _Held] = {}
         self._meaning: OrderedDict[str, Adapter] = OrderedDict()
         self._others: frozenset[str] = frozenset()
+        self._under_way: set[str] = set()
         self._up = False
 
     # What is wanted.
@@ -175,7 +176,8 @@ class Adapters:
             if not held.users and not self._needed(name, held):
                 return Unload(name)
         for wish in self._wishes.values():
-            if wish.engine_name not in self._held and wish.name not in self._failures:
+            done = wish.engine_name in self._held or wish.engine_name in self._under_way
+            if not done and wish.name not in self._failures:
                 return Load(wish)
         return None
 
@@ -193,18 +195,21 @@ class Adapters:
         return earlier[-1] if earlier else None
 
     def begun(self, wish: Wish) -> None:
-        """Note that a load is on its way: its blocks may be spoken of before its answer is here."""
+        """Note that a load is under way: its blocks may be spoken of before its answer is here."""
+        self._under_way.add(wish.engine_name)
         self._remember(wish.engine_name, Adapter(wish.name, wish.revision))
 
     def loaded(self, wish: Wish) -> None:
+        self._under_way.discard(wish.engine_name)
         self._held[wish.engine_name] = _Held(Adapter(wish.name, wish.revision))
         self._remember(wish.engine_name, Adapter(wish.name, wish.revision))
         self._on_change()
 
     def failed(self, wish: Wish, error: str) -> None:
+        self._under_way.discard(wish.engine_name)
         if self._wishes.get(wish.name) == wish:
             self._failures[wish.name] = error
-            self._on_change()
+        self._on_change()
 
     def unloaded(self, engine_name: str) -> None:
         self._held.pop(engine_name, None)
