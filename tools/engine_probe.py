@@ -43,6 +43,7 @@ class EngineProbe:
 
     def __init__(self, url: str, replay: str, *, model: str) -> None:
         self.model = model
+        self.url = url
         self._replay = replay
         self._http = httpx.Client(base_url=url, timeout=60)
 

@@ -21,6 +21,7 @@ from local_service import LocalService, command_line
 
 MANIFEST = Path(__file__).parent / "tiny.yaml"
 MODEL = REPOSITORY / ".cache" / "models" / "tiny-llama"
+ADAPTERS = REPOSITORY / ".cache" / "models" / "tiny-adapters"
 READY_LIMIT_S = 600.0
 ONLY_TESTS_ASK = {"INFERPLANE_CANARY_INTERVAL": "24h", "INFERPLANE_TRANSFER_CHECK": "off"}
 """Tests compare counters of engines, where the agents' own questions would show."""
@@ -54,7 +55,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def why_not() -> str | None:
-    if not ENGINE_PYTHON.exists() or not MODEL.exists():
+    if not ENGINE_PYTHON.exists() or not MODEL.exists() or not ADAPTERS.exists():
         return "no engine on this machine: make engine"
     return None
 

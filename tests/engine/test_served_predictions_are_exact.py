@@ -63,6 +63,11 @@ def salts(texts: list[str]) -> Iterator[Request]:
         yield path, {**body, "cache_salt": ("one", "two")[number % 2]}
 
 
+def adapters(texts: list[str]) -> Iterator[Request]:
+    for number, (path, body) in enumerate(chat(texts)):
+        yield path, {**body, "model": ("tiny", "tiny-one", "tiny-one")[number % 3]}
+
+
 FLAVOURS: Mapping[str, Callable[[list[str]], Iterator[Request]]] = {
     "chat": chat,
     "chat with a system prompt": lambda texts: chat(texts, system="You answer in one word."),
@@ -73,6 +78,7 @@ FLAVOURS: Mapping[str, Callable[[list[str]], Iterator[Request]]] = {
     "tokens": growing_tokens,
     "aliases": aliases,
     "salts": salts,
+    "adapters": adapters,
 }
 
 
