@@ -222,6 +222,45 @@ def test_a_node_whose_workers_fail_is_named(running: Build) -> None:
     assert "workers fail on bad" in cluster.condition("Degraded")["message"]
 
 
+def test_a_workers_place_is_taken_by_one_that_stays_away_from_the_node(running: Build) -> None:
+    cluster = running(decode={"replicas": 3, "maxReplicas": 8})
+    pods = on_nodes(cluster, p0="good", p1="good", p2="bad")
+    stays, fails = {pods["p0"]["metadata"]["name"], pods["p1"]["metadata"]["name"]}, pods["p2"]["metadata"]["name"]
+    cluster.crash(pods["p2"])
+    cluster.settle()
+
+    names = {pod["metadata"]["name"] for pod in cluster.pods("demo-decode")}
+    revision = cluster.service["status"]["revision"]
+    aside = cluster.objects["Deployment", f"demo-decode-{revision}-x"]
+    terms = aside["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    assert stays < names
+    assert fails not in names
+    assert aside["spec"]["replicas"] == 1
+    assert "bad" in str(terms["requiredDuringSchedulingIgnoredDuringExecution"])
+    assert conditions(cluster)["Ready"] == ("True", "AllWorkersReady")
+    assert conditions(cluster)["Degraded"][0] == "False"
+
+    cluster.edit({"drainTimeout": "10s"})
+    cluster.settle()
+    assert [
+        found["metadata"]["name"] for found in cluster.of("Deployment") if revision in found["metadata"]["name"]
+    ] == []
+    assert len(cluster.pods("demo-decode")) == 3
+
+
+def test_fewer_workers_are_wanted_of_a_pool_with_some_aside(running: Build) -> None:
+    cluster = running(decode={"replicas": 3, "maxReplicas": 8})
+    cluster.crash(on_nodes(cluster, p0="good", p1="good", p2="bad")["p2"])
+    cluster.settle()
+    cluster.pool("demo-decode")["spec"]["replicas"] = 1
+    cluster.settle()
+
+    assert len(cluster.pods("demo-decode")) == 1
+    before = cluster.changes
+    cluster.reconcile()
+    assert cluster.changes == before
+
+
 def test_a_revision_that_fails_everywhere_accuses_no_node(running: Build) -> None:
     cluster = running(decode={"replicas": 3, "maxReplicas": 8})
     for pod in on_nodes(cluster, p0="a", p1="b", p2="c").values():

@@ -1,6 +1,6 @@
 """The writes for the pools of a service: pool objects, Deployments as planned, Service, budget, deletions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inferplane_operator.reconcile.reading import annotations
@@ -8,7 +8,8 @@ from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import reference_to
 from inferplane_operator.reconcile.targets import role_of
 from inferplane_operator.reconcile.values import Apply, Create, Delete, Manifest, Merge, Reference, Write
-from inferplane_operator.reconcile.workers import victims
+from inferplane_operator.reconcile.workers import Workload, victims
+from inferplane_operator.render.avoidance import aside_workload
 from inferplane_operator.render.objects import (
     claim_template,
     disruption_budget,
@@ -72,20 +73,50 @@ def _workload_writes(scene: Scene, pool: Manifest) -> list[Write]:
     for (of_pool, revision), replicas in scene.plan.replicas.items():
         if of_pool != name:
             continue
-        template = scene.template(pool, revision)
         if _is_over(scene, pool, revision, replicas):
-            found = scene.workload(pool, revision)
-            writes += [Delete(reference_to(found.found))] if found is not None else []
-        elif template:
-            writes += _costs(scene, pool, revision, replicas)
-            writes.append(Apply(workload(pool, revision=revision, template=template, replicas=replicas)))
+            writes += [Delete(reference_to(each.found)) for each in _workloads(scene, pool, revision)]
+        elif template := scene.template(pool, revision):
+            aside = _aside(scene, pool, revision, replicas)
+            writes += _costs(scene, pool, revision, replicas - aside)
+            writes.append(Apply(workload(pool, revision=revision, template=template, replicas=replicas - aside)))
+            writes += _aside_writes(scene, pool, revision, aside)
     return writes
 
 
+def _workloads(scene: Scene, pool: Manifest, revision: str) -> list[Workload]:
+    both = (scene.workload(pool, revision, aside=aside) for aside in (False, True))
+    return [each for each in both if each is not None]
+
+
+def _aside(scene: Scene, pool: Manifest, revision: str, replicas: int) -> int:
+    """Return how many workers stay away from nodes that fail: those that did before, and those that fail there now."""
+    known = scene.workload(pool, revision, aside=True)
+    before = known.replicas if known is not None else 0
+    if revision != scene.target.revision:
+        return min(replicas, before)
+    stuck = [
+        worker
+        for worker in scene.of_pool(pool)
+        if worker.failing and not worker.aside and worker.revision == revision and worker.node in scene.failing_nodes
+    ]
+    return min(replicas, before + len(stuck))
+
+
+def _aside_writes(scene: Scene, pool: Manifest, revision: str, replicas: int) -> list[Write]:
+    """Keep the second workload's template as it was made: another one would restart its good workers."""
+    known = scene.workload(pool, revision, aside=True)
+    if known is None and not replicas:
+        return []
+    template, nodes = scene.template(pool, revision), scene.failing_nodes
+    if known is not None:
+        template, nodes = known.template, ()
+    return [Apply(aside_workload(pool, revision=revision, template=template, replicas=replicas, nodes=nodes))]
+
+
 def _is_over(scene: Scene, pool: Manifest, revision: str, replicas: int) -> bool:
-    """Whether an old revision's workload can go: nothing is left of it, and nobody may want to go back to it."""
-    found = scene.workload(pool, revision)
-    if revision == scene.target.revision or replicas or found is None or found.replicas:
+    """Whether an old revision's workloads can go: nothing is left of it, and nobody may want to go back to it."""
+    found = _workloads(scene, pool, revision)
+    if revision == scene.target.revision or replicas or not found or any(each.replicas for each in found):
         return False
     left = any(worker.revision == revision and not worker.ended for worker in scene.of_pool(pool))
     return not left and (revision != scene.stable or scene.plan.complete)
@@ -102,7 +133,7 @@ def _costs(scene: Scene, pool: Manifest, revision: str, replicas: int) -> Iterat
     found = scene.workload(pool, revision)
     if found is None or not 0 < replicas < found.replicas:
         return
-    mine = [worker for worker in scene.of_pool(pool) if worker.revision == revision]
+    mine = [worker for worker in scene.of_pool(pool) if worker.revision == revision and not worker.aside]
     living = sum(worker.living for worker in mine)
     for worker in victims(mine, living - replicas, scene.failing_nodes):
         if annotations(worker.pod).get(DELETION_COST) != _FIRST_TO_GO:
@@ -114,9 +145,3 @@ def _pod(pod: Manifest) -> Reference:
     return Reference(
         "v1", "Pod", str(metadata.get("namespace", "default")), str(metadata["name"]), str(metadata.get("uid", ""))
     )
-
-
-def workload_problems(scene: Scene, pool: Manifest) -> Sequence[str]:
-    """Say why Deployments of the pool get no Pods."""
-    name = pool["metadata"]["name"]
-    return [each.problem.message for each in scene.workloads if each.pool == name and each.problem is not None]

@@ -1,10 +1,10 @@
 """A ModelRoute's status: whether its targets exist and its aliases are its own.
 
-Routers look for routes before served names, so an alias that a service serves too would take that service's requests
-away; and of two routes with one alias the older holds it, as with services.
+A name that somebody serves is nobody's alias, and of two routes with one alias the older holds it; the function that
+decides is the routers' own.
 """
 
-from inferplane_api.claims import Claim, Key, holders
+from inferplane_api.claims import Claim, Key, alias_holders
 from inferplane_api.v1alpha1 import ModelRoute
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
@@ -39,7 +39,8 @@ def _ready(observed: ObservedRoute) -> Said:
 
 def _taken(parsed: ModelRoute, observed: ObservedRoute) -> list[str]:
     me = Key(parsed.metadata.namespace, parsed.metadata.name)
-    held = holders([claim for found in (observed.route, *observed.others) for claim in _claims(found)])
+    aliases = [claim for found in (observed.route, *observed.others) for claim in _claims(found)]
+    held = alias_holders(aliases, observed.holders)
     found: list[str] = []
     for alias in parsed.aliases:
         if (service := observed.holders.get(alias)) is not None:

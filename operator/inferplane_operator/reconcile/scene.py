@@ -138,9 +138,9 @@ class Scene:
         found = self.workload(pool, revision)
         return found.template if found is not None else {}
 
-    def workload(self, pool: Manifest, revision: str) -> Workload | None:
-        name = pool["metadata"]["name"]
-        return next((each for each in self.workloads if each.pool == name and each.revision == revision), None)
+    def workload(self, pool: Manifest, revision: str, *, aside: bool = False) -> Workload | None:
+        key = (str(pool["metadata"]["name"]), revision, aside)
+        return next((each for each in self.workloads if (each.pool, each.revision, each.aside) == key), None)
 
     def devices(self, pool: Manifest) -> int:
         """Return the devices of one worker, of the revision that takes most: a budget has to hold meanwhile."""
@@ -150,7 +150,10 @@ class Scene:
 
     def _state(self, pool: Manifest) -> PoolState:
         workers, rollout = self.of_pool(pool), self.service.spec.rollout
-        mine = [each for each in self.workloads if each.pool == pool["metadata"]["name"]]
+        replicas: dict[str, int] = {}
+        for each in self.workloads:
+            if each.pool == pool["metadata"]["name"]:
+                replicas[each.revision] = replicas.get(each.revision, 0) + each.replicas
         return PoolState(
             name=str(pool["metadata"]["name"]),
             wanted=self.wanted(pool),
@@ -158,12 +161,8 @@ class Scene:
             max_unavailable=rollout.max_unavailable,
             devices=self.devices(pool),
             revisions=tuple(
-                RevisionState(
-                    each.revision,
-                    each.replicas,
-                    sum(worker.ready for worker in workers if worker.revision == each.revision),
-                )
-                for each in mine
+                RevisionState(revision, count, sum(worker.ready for worker in workers if worker.revision == revision))
+                for revision, count in replicas.items()
             ),
             pods=sum(not worker.ended for worker in workers),
             short_of_room=any(worker.waits_for_room and worker.revision == self.target.revision for worker in workers),

@@ -92,7 +92,7 @@ class FakeCluster:
         for write in (*outcome.writes, *outcome.status):
             self.write(write)
         self.events += outcome.events
-        self._control()
+        self.control()
         return outcome
 
     def settle(self, rounds: int = 200) -> int:
@@ -216,7 +216,7 @@ class FakeCluster:
         for kind, name in below:
             self._delete(Reference("", kind, "default", name))
 
-    def _control(self) -> None:
+    def control(self) -> None:
         """Do what Deployment and ReplicaSet controllers do."""
         for deployment in [*self.of("Deployment"), *self.of("LeaderWorkerSet")]:
             uid, wanted = deployment["metadata"]["uid"], deployment["spec"].get("replicas", 1)

@@ -9,6 +9,7 @@ from inferplane_operator.reconcile.pending import Explanation, explain, explain_
 from inferplane_operator.reconcile.reading import labels, section, text
 from inferplane_operator.reconcile.values import Manifest, Observed
 from inferplane_operator.render import multi_node, names
+from inferplane_operator.render.avoidance import ASIDE
 
 _FOLLOWER: Final = multi_node.COMPONENT
 _PATIENCE_S: Final = 30.0
@@ -26,6 +27,8 @@ class Worker:
     created: str
     ready: bool
     going: bool
+    aside: bool
+    """Of the revision's second workload, which stays away from some nodes."""
     ended: bool
     """Failed or evicted: only its object is left."""
     pod: Manifest
@@ -50,6 +53,7 @@ class Workload:
     pool: str
     revision: str
     replicas: int
+    aside: bool
     template: Mapping[str, Any]
     found: Manifest
     problem: Explanation | None = None
@@ -87,6 +91,7 @@ def _worker(pod: Manifest, observed: Observed) -> Worker:
         created=str(metadata.get("creationTimestamp", "")),
         ready=is_ready(pod) and not going,
         going=going,
+        aside=ASIDE in marks,
         ended=text(pod, "status", "phase") in ("Failed", "Succeeded"),
         pod=pod,
         explanation=explanation,
@@ -100,8 +105,9 @@ def _workload(found: Manifest) -> Workload:
         name=str(found["metadata"]["name"]),
         pool=marks.get(names.LABEL_POOL, ""),
         revision=marks.get(names.LABEL_REVISION, ""),
+        aside=ASIDE in marks,
         replicas=int(spec.get("replicas", 1)),
-        template=section(spec, "leaderWorkerTemplate", "leaderTemplate") or section(spec, "template"),
+        template=_template(spec),
         found=found,
         problem=explain_workload(found),
     )
@@ -114,3 +120,10 @@ def victims(workers: Sequence[Worker], count: int, failing_nodes: Iterable[str])
     newest_first = reversed(by_age)
     order = sorted(newest_first, key=lambda worker: (worker.ready, worker.node not in bad))
     return tuple(order[:count])
+
+
+def _template(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the Pod template as it can be applied again: a server puts an empty creation time into it."""
+    found = section(spec, "leaderWorkerTemplate", "leaderTemplate") or section(spec, "template")
+    metadata = {key: value for key, value in section(found, "metadata").items() if key != "creationTimestamp"}
+    return {**found, "metadata": metadata} if found else found
