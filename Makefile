@@ -40,7 +40,7 @@ venv: .venv/.complete ## .venv: the project, editable, and all that development 
 	@touch $@
 
 .PHONY: engine
-engine: .venv-engine/.complete $(MODELS)/tiny-llama ## .venv-engine: vLLM for CPUs (downloads 3 GB)
+engine: .venv-engine/.complete $(MODELS)/tiny-llama $(MODELS)/tiny-adapters ## .venv-engine: vLLM for CPUs (downloads 3 GB)
 
 # Compiled once here: vLLM imports itself in two processes per engine, which takes minutes without.
 .venv-engine/.complete: requirements/engine.txt | .venv/.complete
@@ -51,6 +51,10 @@ engine: .venv-engine/.complete $(MODELS)/tiny-llama ## .venv-engine: vLLM for CP
 
 $(MODELS)/tiny-llama: tools/make_tiny_model.py tools/atomic_folder.py | .venv-engine/.complete
 	$(ENGINE)/python tools/make_tiny_model.py $@
+	@touch $@
+
+$(MODELS)/tiny-adapters: tools/make_tiny_adapters.py tools/atomic_folder.py | .venv-engine/.complete
+	$(ENGINE)/python tools/make_tiny_adapters.py $@
 	@touch $@
 
 .PHONY: lock
