@@ -1,1 +1,123 @@
-"""Tests against a real Kubernetes; run by name: pytest e2e."""
+"""Tests against a real Kubernetes; run by name: `make e2e`, or pytest e2e.
+
+One cluster for all tests of a run, one namespace for each test.  The cluster is made here (`e2e.cluster`), unless
+INFERPLANE_E2E_KUBECONFIG names one; then INFERPLANE_E2E_IMAGE names the image that its nodes can pull, and tests that
+have to break parts of a cluster are skipped.
+"""
+
+import importlib
+import os
+import re
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.access import Access
+from e2e.cluster.binaries import build_missing
+from e2e.cluster.one_node import OneNode
+from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
+from e2e.cluster.places import REPOSITORY, RUNS
+from e2e.images.built import e2e_image
+from e2e.support.cluster import Cluster
+from e2e.support.evidence import gather, gather_components
+from e2e.support.figures import note
+from e2e.support.release import Release
+
+TEST_LIMIT_S = 300
+LOGS = RUNS / "logs"
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests the time that a cluster needs; what a session's fixtures take is bounded where it is waited for."""
+    for item in items:
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = item.session.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Give a running cluster; from here on this process is in its network."""
+    if given := os.environ.get("INFERPLANE_E2E_KUBECONFIG"):
+        yield Cluster(Access(Path(given)), None)
+        return
+    install_missing(NEEDED)
+    build_missing()
+    node = OneNode.start()
+    try:
+        yield Cluster(node.access, node)
+    finally:
+        if request.session.stash.get(_FAILED, False):
+            gather_components(node, LOGS / "cluster")
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def image(cluster: Cluster) -> str:
+    """Give the name of an image with every component that nodes have or can pull."""
+    if cluster.own is None:
+        if given := os.environ.get("INFERPLANE_E2E_IMAGE"):
+            return given
+        raise pytest.UsageError("set INFERPLANE_E2E_IMAGE to the image that the cluster's nodes can pull")
+    with cluster.own.enclosure.outside():
+        install_missing(NEEDED_FOR_IMAGES)
+        built = e2e_image()
+    cluster.own.import_image(built.archive)
+    return built.name
+
+
+@pytest.fixture(scope="session")
+def crds(cluster: Cluster) -> None:
+    """Let the cluster know our resources, from the checked-in definitions."""
+    manifests = str(REPOSITORY / "crds" / "manifests")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", manifests)
+    cluster.kubectl("wait", "--for=condition=Established", "--filename", manifests, "--timeout=60s")
+
+
+@pytest.fixture(scope="session")
+def release(cluster: Cluster, image: str) -> Iterator[Release]:
+    """Give the installed chart, which serves all namespaces."""
+    installed = Release(cluster, "inferplane", "inferplane-system", image)
+    began = time.monotonic()
+    try:
+        installed.install()
+    except BaseException:
+        gather(cluster.access, LOGS / installed.namespace)
+        raise
+    note("chart install to ready, s", time.monotonic() - began)
+    yield installed
+    installed.uninstall()
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Any:
+    """Give `kubernetes.client`, ready to use: a client that the product does not use, and that has no types."""
+    kubernetes: Any = importlib.import_module("kubernetes")
+    kubernetes.config.load_kube_config(str(cluster.access.kubeconfig))
+    return kubernetes.client
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Give a namespace of the test's own; after a failure what is in the cluster is kept first."""
+    name = _namespace_of(request.node.name)
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    if request.node.stash.get(_FAILED, False):
+        gather(cluster.access, LOGS / name)
+    cluster.kubectl("delete", "namespace", name, "--wait=true", "--timeout=120s")
+
+
+def _namespace_of(test: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:50].strip("-")

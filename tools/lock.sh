@@ -16,3 +16,11 @@ lock() { # OUTPUT ARGUMENTS...
 
 lock requirements/dev.txt pyproject.toml requirements/dev.in --extra dev
 lock requirements/engine.txt requirements/engine.in --override requirements/engine-overrides.txt
+
+# what each image installs, at the versions that are tested
+mkdir -p requirements/image
+for component in router worker operator planner; do
+    lock requirements/image/$component.txt pyproject.toml --extra $component --constraint requirements/dev.txt
+done
+lock requirements/image/all.txt pyproject.toml --extra router --extra worker --extra operator --extra planner \
+    --constraint requirements/dev.txt

@@ -1,0 +1,46 @@
+"""Programs that come from the distribution: installed when they are missing and that is allowed, named otherwise."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from e2e.cluster.binaries import MissingError
+
+NEEDED: Final[Mapping[str, str]] = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "iptables": "iptables",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "openssl": "openssl",
+}
+NEEDED_FOR_IMAGES: Final[Mapping[str, str]] = {"dockerd": "docker.io", "debootstrap": "debootstrap"}
+
+
+def install_missing(needed: Mapping[str, str] = NEEDED) -> None:
+    """Install what is missing.  Raises MissingError where that cannot be done."""
+    missing = _missing(needed)
+    if not missing:
+        return
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise MissingError(f"missing on this machine: {' '.join(missing)}; on Debian: sudo {' '.join(command)}")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for step in (["apt-get", "update", "-q"], command):
+        subprocess.run(step, env=quiet, check=True, stdout=subprocess.DEVNULL)
+    if still := _missing(needed):
+        raise MissingError(f"installed, and yet missing: {' '.join(still)}")
+
+
+def _missing(needed: Mapping[str, str]) -> list[str]:
+    return sorted({package for program, package in needed.items() if not _is_there(program)})
+
+
+def _is_there(program: str) -> bool:
+    # what only root runs is not on everybody's PATH
+    return Path(program).exists() or shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is not None

@@ -1,0 +1,3 @@
+module inferplane.dev/e2e/pause
+
+go 1.24.0

@@ -1,0 +1,24 @@
+"""Figures that tests come across: noted with commit and machine, never asserted, since machines are shared."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from typing import Final
+
+from e2e.cluster.places import REPOSITORY, RUNS
+
+FIGURES: Final = RUNS / "figures.jsonl"
+
+
+def note(what: str, value: float) -> None:
+    """Add a figure to the file of this checkout."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    line = {"what": what, "value": round(value, 3), "commit": commit, "machine": machine, "at": int(time.time())}
+    RUNS.mkdir(parents=True, exist_ok=True)
+    with FIGURES.open("a") as file:
+        file.write(json.dumps(line) + "\n")
