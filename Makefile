@@ -72,6 +72,16 @@ tokenizers: .venv/.complete
 demo: .venv/.complete ## real vLLM on this machine: prefill, KV transfer, decode, a conversation
 	$(VENV)/python tools/demo.py
 
+COMPONENT ?= router
+IMAGE ?= inferplane/$(COMPONENT):$(VERSION)
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+.PHONY: image
+image: .venv/.complete ## an image by Docker: COMPONENT=router|worker|operator|planner|all IMAGE=NAME:TAG
+	$(VENV)/python tools/image_context.py $(COMPONENT)
+	docker build --build-arg COMPONENT=$(COMPONENT) --build-arg VERSION=$(VERSION) \
+	    --build-arg REVISION=$$(git rev-parse HEAD) --tag $(IMAGE) $(ARGS) .
+
 # ---------------------------------------------------------------- verify
 
 .PHONY: test
@@ -107,8 +117,13 @@ $(BENCHES): bench-%: .venv/.complete
 	$(VENV)/python bench/bench_$*.py $(ARGS)
 
 .PHONY: e2e
-e2e: .venv/.complete ## end-to-end tests against Kubernetes
+e2e: .venv/.complete ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
 	$(PYTEST) e2e $(ARGS)
+
+# A cluster for looking at things by hand; it lasts until Ctrl-C.
+.PHONY: cluster
+cluster: .venv/.complete ## a one-node Kubernetes in the foreground, as the end-to-end tests have it
+	$(VENV)/python -m e2e.cluster
 
 .PHONY: clean
 clean: ## remove environments and caches
