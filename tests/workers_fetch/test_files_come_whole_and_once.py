@@ -2,6 +2,7 @@
 
 import errno
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -262,15 +263,42 @@ def test_a_file_of_the_wrong_size_is_not_called_complete(config: Make) -> None:
 def test_the_program_ends_with_a_status_and_a_last_line(
     hub: Hub, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
 ) -> None:
-    given = ("--repository", "org/m", "--revision", COMMIT, "--cache", str(tmp_path), "--endpoint", hub.url)
-    done = subprocess.run(
-        [sys.executable, "-m", "inferplane_workers.fetch", *given, *arguments],
-        env={**os.environ, "HF_HOME": str(tmp_path)},
+    done = run_program(hub.url, tmp_path, *arguments)
+
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a certificate that nobody vouches for, with its key in the same file."""
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    made = ("-keyout", str(file), "-out", str(file.with_suffix(".crt")), "-addext", "subjectAltName=IP:127.0.0.1")
+    request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mirror", *made)
+    subprocess.run(request, check=True, capture_output=True)
+    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
+    return file
+
+
+def run_program(url: str, cache: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    given = ("--repository", "org/m", "--revision", COMMIT, "--cache", str(cache), "--endpoint", url, *more)
+    return subprocess.run(
+        [sys.executable, "-m", "inferplane_workers.fetch", *given],
+        env={**os.environ, "HF_HOME": str(cache)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
 
-    assert done.returncode == status, done.stderr
-    assert says in done.stderr.strip().splitlines()[-1]
+
+def test_a_mirror_with_a_certificate_of_its_own_is_trusted_when_told(tmp_path: Path, certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with running(Hub({"org/m": Repository(FILES)}), tls=context) as hub:
+        told = run_program(hub.url, tmp_path / "a", "--ca-bundle", str(certificate.with_suffix(".crt")))
+        untold = run_program(hub.url, tmp_path / "b")
+
+    assert told.returncode == 0, told.stderr
+    assert untold.returncode == 1
+    assert "give its issuer's in spec.model.caBundle" in untold.stderr.strip().splitlines()[-1]

@@ -17,6 +17,8 @@ _FAILED, _WRONG_CONFIGURATION = 1, 2
 _QUIET: Final = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 _PLAIN: Final = {"HF_HUB_DISABLE_XET": "1"}
 """Mirrors speak the plain protocol, and certificates are given to that alone."""
+_ENDPOINT: Final = "HF_ENDPOINT"
+"""Whom the library asks besides: with a mirror, nobody else is asked anything."""
 
 
 def main() -> int:
@@ -28,6 +30,8 @@ def main() -> int:
     logs.configure(form=config.log_format, level=config.log_level, component="fetch")
     # The hub's library reads its settings when it is imported, and only there.
     os.environ.update(_QUIET | (_PLAIN if config.endpoint or config.ca_bundle else {}))
+    if config.endpoint:
+        os.environ[_ENDPOINT] = config.endpoint
     return _run(config, os.environ.get("HF_TOKEN") or None)
 
 

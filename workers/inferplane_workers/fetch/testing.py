@@ -5,6 +5,7 @@ It counts what it is asked for, and can refuse, be private or gated, or break of
 
 import hashlib
 import json
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -52,14 +53,16 @@ class Hub:
 
 
 @contextmanager
-def running(hub: Hub) -> Generator[Hub]:
+def running(hub: Hub, *, tls: ssl.SSLContext | None = None) -> Generator[Hub]:
     """Serve `hub` until the block ends; its `url` is set."""
 
     class Handler(_Handler):
         served = hub
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    hub.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
@@ -93,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if parts[:2] == ["api", "models"]:
             self._about("/".join(parts[2:4]), parts[4:])
+        elif parts[:1] == ["api"]:
+            self._refuse(404, "")
         else:
             self._file("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
 
