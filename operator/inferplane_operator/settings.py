@@ -36,7 +36,7 @@ class OperatorSettings:
     retry_period: float = setting(
         help="time between two looks at the Lease", default=2.0, parse=parse_duration, minimum=0.1
     )
-    workers: int = setting(help="objects reconciled at the same time", default=4, minimum=1, maximum=64)
+    workers: int = setting(help="objects reconciled at the same time", default=8, minimum=1, maximum=64)
     audit_period: float = setting(
         help="time between two comparisons of what was watched with what there is",
         default=300.0,

@@ -173,7 +173,6 @@ def test_managed_fields_are_reduced_to_what_is_asked_of_them() -> None:
     assert "managedFields" not in stored.manifest()["metadata"]
     assert stored.owners.scaled_by == "kubectl"
     assert stored.owners.editor == "kubectl"
-    assert not stored.owners.replicas_applied
     assert stored.packed
     assert len(stored.data) < 300
 

@@ -105,14 +105,6 @@ def apply_needed(write: Apply, live: Stored | None, memory: Memory) -> Necessity
     return Necessity(Need.CHANGED, field or "")
 
 
-def keeps_replicas(write: Apply, live: Stored | None) -> int | None:
-    """Return the replicas that an apply without them would reset, because nobody else owns them yet."""
-    if live is None or not live.owners.replicas_applied or "replicas" in write.manifest.get("spec", {}):
-        return None
-    replicas = live.manifest().get("spec", {}).get("replicas")
-    return int(replicas) if replicas is not None else None
-
-
 def merge_needed(write: Merge, live: Stored | None, memory: Memory) -> bool:
     """Say whether a merge patch would change the object; one that is not watched is always patched."""
     if live is None:

@@ -1,7 +1,7 @@
 """What `metadata.managedFields` tells, read before it is thrown away: it is half of every object.
 
-Three questions are asked of it: who set `spec.replicas` last, whether that is the operator's own apply (then an apply
-without the field would reset it), and who else changed the object (an edit by hand names its author).
+Two questions are asked of it: who set `spec.replicas` last, and who else changed the object (an edit by hand names its
+author).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,6 @@ _CONTROLLERS: Final = frozenset({"kube-controller-manager", "kubelet", "kube-sch
 class FieldOwners:
     scaled_by: str = ""
     """Manager that set `spec.replicas` last."""
-    replicas_applied: bool = False
-    """`spec.replicas` belongs to the operator's apply and to nobody else."""
     editor: str = ""
     """Manager other than us that wrote labels or the spec last."""
 
@@ -31,18 +29,17 @@ NOBODY: Final = FieldOwners()
 
 
 def read_owners(entries: Iterable[Mapping[str, Any]]) -> FieldOwners:
-    scalers: list[tuple[str, str, str]] = []
+    scalers: list[tuple[str, str]] = []
     editors: list[tuple[str, str]] = []
     for entry in entries:
         fields = part(entry, "fieldsV1")
         manager, time = str(entry.get("manager", "")), str(entry.get("time", ""))
         if "f:replicas" in part(fields, "f:spec"):
-            scalers.append((time, manager, str(entry.get("operation", ""))))
+            scalers.append((time, manager))
         if _is_edit(entry, fields) and manager not in _OURS and manager not in _CONTROLLERS:
             editors.append((time, manager))
     return FieldOwners(
         scaled_by=max(scalers)[1] if scalers else "",
-        replicas_applied=bool(scalers) and all(who == APPLIER and how == "Apply" for _, who, how in scalers),
         editor=max(editors)[1] if editors else "",
     )
 

@@ -16,7 +16,6 @@ from inferplane_operator.cluster.applied import (
     Need,
     apply_needed,
     digest,
-    keeps_replicas,
     merge_needed,
     with_digest,
 )
@@ -108,47 +107,25 @@ class Writer:
         if live is not None and live.terminating:
             return False  # what is going away is made anew when it has gone
         self._allowed()
-        replicas = keeps_replicas(write, live)
-        if replicas is not None:
-            await self._own_replicas(write.manifest, replicas)
-        stored = await self._send(write.manifest, digest(write.manifest))
+        wanted = digest(write.manifest)
+        stored = self._keep(await self._objects.apply(with_digest(write.manifest, wanted), manager=APPLIER))
+        self._memory.note(stored, APPLY, wanted)
         self._told("applied", write.manifest, because=necessity.need.name.lower(), field=necessity.field)
         if necessity.need is Need.EDITED and necessity.editor:
             await self._recorder.record(_edited(stored, necessity))
         return True
 
     async def _create(self, write: Create) -> bool:
-        """Make an object whose replicas, if it has any, belong to nobody afterwards."""
+        """Make an object as a manager that never applies: what it sets, replicas say, is nobody's afterwards."""
         if self._live(reference_to(write.manifest)) is not None:
             return False
         self._allowed()
-        replicas = write.manifest.get("spec", {}).get("replicas")
-        if replicas is None:
-            return await self._create_once(write.manifest)
-        spec = {key: value for key, value in write.manifest["spec"].items() if key != "replicas"}
-        await self._send(write.manifest, digest({**write.manifest, "spec": spec}))
-        await self._own_replicas(write.manifest, replicas)
+        try:
+            self._keep(await self._objects.create(write.manifest, manager=CREATOR))
+        except ConflictError:  # it is there; the watch has yet to tell
+            return False
         self._told("created", write.manifest)
         return True
-
-    async def _send(self, manifest: Manifest, wanted: str) -> Stored:
-        stored = self._keep(await self._objects.apply(with_digest(manifest, wanted), manager=APPLIER))
-        self._memory.note(stored, APPLY, wanted)
-        return stored
-
-    async def _create_once(self, manifest: Manifest) -> bool:
-        try:
-            self._keep(await self._objects.create(manifest, manager=CREATOR))
-        except ConflictError:
-            return False
-        self._told("created", manifest)
-        return True
-
-    async def _own_replicas(self, manifest: Manifest, replicas: int) -> None:
-        """Let a field manager that never applies again own the replicas, so that our next apply leaves them alone."""
-        metadata = {key: manifest["metadata"][key] for key in ("name", "namespace")}
-        alone = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata}
-        self._keep(await self._objects.apply({**alone, "spec": {"replicas": replicas}}, manager=CREATOR))
 
     async def _delete(self, write: Delete) -> bool:
         live = self._live(write.reference)
