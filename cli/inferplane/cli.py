@@ -19,6 +19,7 @@ VERBS: Final = {
     "dump": "Pack everything about a service into one archive, without secrets.",
     "preflight": "Say what a cluster lacks.",
     "render": "Print what a file stands for, without starting anything.",
+    "diff": "Say what applying a file would do to running workers.",
     "rollback": "Go back to an earlier revision of a service.",
     "freeze": "Keep a service as it is: no rollouts, no planning.",
     "unfreeze": "Let a frozen service go on.",

@@ -6,7 +6,7 @@ Errors are commands' errors with the fix in them, so that no command has to tran
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -73,6 +73,9 @@ class Connection:
     namespace: str = "default"
     context: str = ""
     server: str = ""
+
+    def within(self, namespace: str) -> "Connection":
+        return replace(self, namespace=namespace)
 
 
 Connect = Callable[[Choice], Connection | None]

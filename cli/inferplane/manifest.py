@@ -1,9 +1,9 @@
 """Reading the file a user gives: every problem at once, each with its line, field and fix."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -11,6 +11,7 @@ from inferplane.errors import InvalidError
 from inferplane_api.v1alpha1.inference_service import InferenceService
 from inferplane_api.v1alpha1.kinds import Resource
 from inferplane_api.v1alpha1.manifests import ManifestError, dump_resource, load_manifests
+from inferplane_api.v1alpha1.yaml_document import read_documents
 from inferplane_operator.local.assemble import the_service
 from inferplane_operator.local.statedir import StateError
 
@@ -23,6 +24,8 @@ class Manifest:
 
     resources: tuple[Resource, ...]
     service: InferenceService
+    written: tuple[Mapping[str, Any], ...] = ()
+    """The documents as the file has them, as an apply would send them."""
 
     @property
     def documents(self) -> list[dict[str, Any]]:
@@ -37,7 +40,15 @@ class Manifest:
         if not namespace:
             return self
         resources = tuple(_within(resource, namespace) for resource in self.resources)
-        return Manifest(resources, next(it for it in resources if isinstance(it, InferenceService)))
+        service = next(it for it in resources if isinstance(it, InferenceService))
+        return replace(self, resources=resources, service=service)
+
+
+def _values(text: str) -> Iterator[Mapping[str, Any]]:
+    for document in read_documents(text):
+        value: object = document.value
+        if isinstance(value, Mapping):
+            yield cast("Mapping[str, Any]", value)
 
 
 def _one_service(resources: Sequence[Resource]) -> InferenceService:
@@ -71,7 +82,7 @@ def read_manifest(filename: Path, *, for_cluster: bool = False) -> Manifest:
         raise InvalidError(f"{name} is not valid:\n{lines}") from error
     except StateError as error:
         raise InvalidError(f"{name}: {error}") from error
-    return Manifest(resources, service)
+    return Manifest(resources, service, tuple(_values(text)))
 
 
 def _read(filename: Path) -> str:

@@ -39,7 +39,7 @@ class Need:
 def check_file(
     cluster: Cluster, manifest: Manifest, rendered: RenderedService, nodes: Sequence[Object] | None, namespace: str
 ) -> list[Check]:
-    found = [_accepted(cluster, document, namespace) for document in manifest.documents]
+    found = [_accepted(cluster, document, namespace) for document in manifest.written]
     found += _devices(rendered, nodes)
     for need in sorted(set(_needs(rendered, manifest)), key=lambda it: (it.field, it.name)):
         found.append(_present(cluster, need, namespace))

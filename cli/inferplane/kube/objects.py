@@ -65,8 +65,15 @@ def merge(cluster: Cluster, path: str, patch: Object, *, dry_run: bool = False) 
     return change(cluster, path, patch, MERGE_PATCH, dry_run=dry_run)
 
 
-def change(cluster: Cluster, path: str, body: object, content_type: str, *, dry_run: bool = False) -> Object:
-    query = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if dry_run else {})}
+def change(
+    cluster: Cluster, path: str, body: object, content_type: str, *, dry_run: bool = False, force: bool = False
+) -> Object:
+    """Change an object by a patch of any type and return what it became.  Raises ClusterError."""
+    query = {"fieldManager": FIELD_MANAGER}
+    if dry_run:
+        query["dryRun"] = "All"
+    if force:  # an apply then takes fields from others
+        query["force"] = "true"
     question = Question(path, method="PATCH", query=query, body=body, content_type=content_type)
     return cast("Object", cluster.ask(question).document)
 

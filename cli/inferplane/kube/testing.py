@@ -60,6 +60,9 @@ class FakeCluster:
     def remove(self, plural: str, name: str) -> None:
         self._objects = {path: it for path, it in self._objects.items() if not path.endswith(f"/{plural}/{name}")}
 
+    def remove_all(self, plural: str) -> None:
+        self._objects = {path: it for path, it in self._objects.items() if path.split("/")[-2] != plural}
+
     @staticmethod
     def _path(plural: str, it: Mapping[str, Any]) -> str:
         version = str(it["apiVersion"])
@@ -170,6 +173,13 @@ def _selected(it: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     labels = part(it, "metadata", "labels")
     wanted = [pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair]
     return all(labels.get(key) == value for key, value in wanted)
+
+
+def merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a merge patch."""
+    result = copy.deepcopy(dict(target))
+    _merge(result, patch)
+    return result
 
 
 def _merge(target: dict[str, Any], patch: Mapping[str, Any]) -> None:
