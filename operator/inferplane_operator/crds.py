@@ -9,6 +9,7 @@ Invariant.  A definition never goes back: what a newer release has put there sta
 """
 
 import asyncio
+import logging
 import os
 import re
 import sys
@@ -202,6 +203,7 @@ def main(argv: list[str], environ: dict[str, str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return _WRONG_USAGE
     logs.configure(form=settings.log_format, level=settings.log_level, component="crds")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line a request would bury the rest
     try:
         return asyncio.run(_connected(settings))
     except ConfigError as error:
