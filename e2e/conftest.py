@@ -20,7 +20,7 @@ from e2e.cluster.binaries import build_missing
 from e2e.cluster.one_node import OneNode
 from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
 from e2e.cluster.places import REPOSITORY, RUNS
-from e2e.images.built import e2e_image
+from e2e.images.built import built_before, e2e_image
 from e2e.support.cluster import Cluster
 from e2e.support.evidence import gather, gather_components
 from e2e.support.figures import note
@@ -66,13 +66,17 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def image(cluster: Cluster) -> str:
     """Give the name of an image with every component that nodes have or can pull."""
+    given = os.environ.get("INFERPLANE_E2E_IMAGE", "")
     if cluster.own is None:
-        if given := os.environ.get("INFERPLANE_E2E_IMAGE"):
+        if given:
             return given
         raise pytest.UsageError("set INFERPLANE_E2E_IMAGE to the image that the cluster's nodes can pull")
-    with cluster.own.enclosure.outside():
-        install_missing(NEEDED_FOR_IMAGES)
-        built = e2e_image()
+    if given:
+        built = built_before(given)
+    else:
+        with cluster.own.enclosure.outside():
+            install_missing(NEEDED_FOR_IMAGES)
+            built = e2e_image()
     cluster.own.import_image(built.archive)
     return built.name
 

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,13 +106,19 @@ def _build(program: Program) -> None:
 
 
 def _flags(program: Program) -> str:
-    """Without a version a kubelet is refused by its API server."""
-    flags = ["-s", "-w"]
+    """Tell a program its version: a kubelet without one is refused, and Helm judges charts by the cluster's."""
+    flags = ["-s", "-w", *(f"-X {line}" for line in _variables(program))]
+    return " ".join(flags)
+
+
+def _variables(program: Program) -> Iterator[str]:
+    written = program.folder / "variables"
+    if written.exists():
+        yield from written.read_text("utf-8").split()
     if program is KUBERNETES:
         major, minor, _ = program.version.split(".")
         values = {"gitVersion": f"v{program.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-        flags += [f"-X {package}.{name}={value}" for package in _VERSION_VARIABLES for name, value in values.items()]
-    return " ".join(flags)
+        yield from (f"{package}.{name}={value}" for package in _VERSION_VARIABLES for name, value in values.items())
 
 
 def _environment() -> Mapping[str, str]:

@@ -35,6 +35,14 @@ def e2e_image() -> BuiltImage:
     return image
 
 
+def built_before(name: str) -> BuiltImage:
+    """Return an image that the cache has, whatever the sources have become since."""
+    image = BuiltImage(name, cache() / "images" / f"{name.rpartition(':')[2]}.tar")
+    if not image.archive.exists():
+        raise FileNotFoundError(f"{name} was not built here, or too long ago: there is no {image.archive}")
+    return image
+
+
 def _build(image: BuiltImage, tag: str) -> None:
     print(f"building {image.name}", flush=True)  # noqa: T201 - the first time takes minutes
     image.archive.parent.mkdir(parents=True, exist_ok=True)
