@@ -490,7 +490,7 @@ class Life(RuleBasedStateMachine):
 
 TestLife = pytest.mark.slow(Life.TestCase)
 TestLife.settings = settings(
-    max_examples=150,
+    max_examples=80,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -131,7 +131,7 @@ SPECS = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(SPECS, SPECS)
 def test_any_edit_does_what_was_foreseen(before: dict[str, Any], after: dict[str, Any]) -> None:
     spec = {key: value for key, value in {**DEVICES, **before}.items() if value is not None}
