@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from inferplane_operator.cluster.audit import Audit, Finding
-from inferplane_operator.cluster.errors import ClusterError
+from inferplane_operator.cluster.errors import ClusterError, ForbiddenError
 from inferplane_operator.cluster.health import Health
 from inferplane_operator.cluster.kinds import Kind
 from inferplane_operator.cluster.metrics import OperatorMetrics
@@ -96,9 +96,13 @@ class Auditor:
         self._restart()
 
     async def _compare(self) -> list[Finding] | None:
-        """Compare all kinds; None where the API server does not answer."""
+        """Compare all kinds; None where the API server does not let us."""
         try:
             return await self._audit.all(self._kinds())
+        except ForbiddenError as error:  # a rule of RBAC is missing: waiting does not help, so it is said aloud
+            _log.warning("not compared", problem=str(error))
+            self._health.waiting_for = str(error)
         except ClusterError as error:
             _log.info("not compared", problem=str(error))
-            return None
+            self._health.waiting_for = str(error)
+        return None
