@@ -230,3 +230,11 @@ def test_a_kubeconfig_that_cannot_be_used_names_the_field(
         read_cluster(path, context)
 
     assert raised.value.path == problem
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.plural)
+def test_a_kind_of_which_there_is_none_is_an_empty_list(kind: kinds.WatchedKind) -> None:
+    async def scenario(there: World) -> None:
+        assert await there.everything(kind) == []
+
+    play(scenario)

@@ -43,7 +43,8 @@ def rendered_pools(cluster: FakeCluster, raw: Object) -> list[tuple[Object, Mapp
 
 def test_workers_of_deployments() -> None:
     cluster = FakeCluster()
-    for number, (pool, template, revision) in enumerate(rendered_pools(cluster, service("s", "m", prefill={}))):
+    pools = rendered_pools(cluster, service("s", "m", prefill={}))
+    for number, (pool, template, revision) in enumerate(pools):
         deployment = put(cluster, workload(pool, revision=revision, template=template, replicas=1))
         replicas = put(cluster, child(deployment, "apps/v1", "ReplicaSet", "7f", template))
         put(cluster, child(replicas, "v1", "Pod", "x", template, **running(template, f"10.0.0.{number}")))
@@ -54,7 +55,7 @@ def test_workers_of_deployments() -> None:
         ("s-decode", "decode", "10.0.0.1:8100"),
         ("s-prefill", "prefill", "10.0.0.0:8100"),
     ]
-    assert {worker.revision for worker in found.workers.values()} == {revision}
+    assert {worker.revision for worker in found.workers.values()} == {revision for _, _, revision in pools}
     assert found.ignored["unowned_pod"] == 0
 
 

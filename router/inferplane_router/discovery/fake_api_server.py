@@ -116,7 +116,8 @@ class FakeApiServer:
         end = int(start) + int(query["limit"])
         found = [_formed(each, metadata_only=metadata_only) for each in self.cluster.matching(kind, namespace)]
         metadata = {"resourceVersion": version, "continue": f"{version}/{end}" if end < len(found) else ""}
-        return Response(200, _JSON, orjson.dumps({"metadata": metadata, "items": found[int(start) : end]}))
+        items = found[int(start) : end] or (None if metadata_only else [])
+        return Response(200, _JSON, orjson.dumps({"metadata": metadata, "items": items}))
 
     def _watch(
         self, kind: WatchedKind, namespace: str, query: Mapping[str, str], exchange: Exchange, *, metadata_only: bool

@@ -7,6 +7,7 @@ bookmarks, and a limit to silence.
 Invariant.  Whatever goes wrong is a `DiscoveryError`.
 """
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ class KubeApi:
         async with self._ask(kind, query, form="PartialObjectMetadataList", limits=self._listing) as response:
             body = orjson.loads(await response.aread())
             metadata = body["metadata"]
-            return Page(tuple(body["items"]), metadata["resourceVersion"], metadata.get("continue") or "")
+            items = body["items"] or ()  # an empty list of metadata is written as null
+            return Page(tuple(items), metadata["resourceVersion"], metadata.get("continue") or "")
 
     async def watch(self, kind: WatchedKind, version: str) -> AsyncGenerator[Mapping[str, Any]]:
         wanted_s = self._rng.uniform(self._settings.shortest_watch_s, self._settings.longest_watch_s)
@@ -134,6 +136,7 @@ class KubeApi:
 
 
 def _client(config: SingleConfig, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log a line for each request
     somebody = config if config.user is not None else config._replace(user=User())  # lightkube insists on one
     try:
         return AsyncClient(somebody, ConnectionParams(timeout=timeout))
