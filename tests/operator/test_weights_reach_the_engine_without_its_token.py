@@ -91,6 +91,12 @@ def test_only_the_download_writes_to_the_cache() -> None:
     assert mount(found["agent"], "model-cache")["readOnly"] is True
 
 
+def test_a_models_own_code_has_a_place_that_can_be_written() -> None:
+    pool = rendered(service(trustRemoteCode=True))
+
+    assert variables(containers(pool)["engine"])["HF_MODULES_CACHE"] == "$(INFERPLANE_RUN_DIR)/hf-modules"
+
+
 def test_the_agent_is_there_before_the_download() -> None:
     names = [container["name"] for container in rendered(service()).pod_template["spec"]["initContainers"]]
 

@@ -15,7 +15,7 @@ from inferplane_api.v1alpha1.model import ModelSpec
 from inferplane_api.v1alpha1.source import CaBundle, ModelSource, WeightsCache
 from inferplane_engine.launch.sim import BUILT_IN_MODEL
 from inferplane_operator.render.errors import RenderError
-from inferplane_operator.render.names import DEFAULT_MODEL_CACHE, MODEL_CACHE, ref
+from inferplane_operator.render.names import DEFAULT_MODEL_CACHE, MODEL_CACHE, RUN_DIR, ref
 from inferplane_operator.render.values import Manifest
 
 MODEL_MOUNT: Final = "/mnt/model"
@@ -149,6 +149,7 @@ def _hub(repository: str, hub: HubAccess, download: Download) -> Weights:
         revision="" if pinned else download.revision,
         volumes=(hub.volume,),
         mounts=({**mount, "readOnly": True},),
-        env=(home,),
+        # A model's own code is copied before it runs, which a cache that cannot be written would not take.
+        env=(home, {"name": "HF_MODULES_CACHE", "value": f"{ref(RUN_DIR)}/hf-modules"}),
         downloads=(download,),
     )

@@ -3,6 +3,7 @@
 Status 0: the files are there; 1: they are not, the last line says why; 2: the settings are wrong.
 """
 
+import logging
 import os
 import sys
 from typing import Final
@@ -17,6 +18,8 @@ _FAILED, _WRONG_CONFIGURATION = 1, 2
 _QUIET: Final = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 _PLAIN: Final = {"HF_HUB_DISABLE_XET": "1"}
 """Mirrors speak the plain protocol, and certificates are given to that alone."""
+_TALKATIVE: Final = ("httpx", "httpx2")
+"""They write each address that they ask, and those of a hub's stores open what they name."""
 _ENDPOINT: Final = "HF_ENDPOINT"
 """Whom the library asks besides: with a mirror, nobody else is asked anything."""
 
@@ -28,6 +31,8 @@ def main() -> int:
         sys.stderr.write(f"inferplane-fetch: {error}\n")
         return _WRONG_CONFIGURATION
     logs.configure(form=config.log_format, level=config.log_level, component="fetch")
+    for library in _TALKATIVE:
+        logging.getLogger(library).setLevel(logging.WARNING)
     # The hub's library reads its settings when it is imported, and only there.
     os.environ.update(_QUIET | (_PLAIN if config.endpoint or config.ca_bundle else {}))
     if config.endpoint:
