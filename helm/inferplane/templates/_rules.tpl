@@ -8,7 +8,11 @@ No rule reads Secrets: the operator writes their names into Pods, and the kubele
   verbs: [list, watch]
 - apiGroups: [inferplane.dev]
   resources: [prefillpools, decodepools]
-  verbs: [list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch]
+# A service may lose its prefill pool; its decode pool goes with the service.
+- apiGroups: [inferplane.dev]
+  resources: [prefillpools]
+  verbs: [delete]
 - apiGroups: [inferplane.dev]
   resources: [prefillpools/scale, decodepools/scale]
   verbs: [patch]
