@@ -176,6 +176,33 @@ def test_what_is_foreseen_happens(call_cluster: Call, world: Operated, tmp_path:
         assert world.pool(pool)["spec"]["replicas"] == wanted
 
 
+RESTART: dict[str, Any] = {"engine": {"type": "sim", "args": ["--seed=3"]}}
+
+
+def test_the_cache_that_is_lost_is_asked_of_the_agents(
+    call_cluster: Call, cluster: FakeCluster, world: Operated, tmp_path: Path
+) -> None:
+    (pod,) = world.pods()
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}:9090/proxy/metrics"
+    cluster.log_lines[path] = [
+        "# TYPE inferplane_agent_kv_blocks gauge",
+        'inferplane_agent_kv_blocks{plane="host"} 7.0',
+        'inferplane_agent_kv_blocks{plane="device"} 1234.0',
+    ]
+
+    assert "cache lost:   1234 KV blocks on the Pods that end" in diff(call_cluster, tmp_path, RESTART)
+
+
+@pytest.mark.parametrize("why", ["forbidden", "silent"])
+def test_a_cache_that_nobody_tells_of_is_unknown(
+    call_cluster: Call, cluster: FakeCluster, tmp_path: Path, why: str
+) -> None:
+    if why == "forbidden":
+        cluster.forbidden.add(("get", "pods/proxy"))
+
+    assert "cache lost:   unknown: the agents could not be asked" in diff(call_cluster, tmp_path, RESTART)
+
+
 CHANGE = Change(
     old_revision="aaa",
     new_revision="bbb",

@@ -27,11 +27,12 @@ _PAGE = 2
 
 @dataclass
 class FakeCluster:
-    """Holds objects by path; `log_lines` by the path of a log; answers like version are documents of their own."""
+    """Holds objects by path; what is no object, such as the version, is a document of its own."""
 
     served: set[str] = field(default_factory=lambda: {*_BUILT_IN, _OURS})
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     log_lines: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """By the path of a log and its container, or of what a Pod serves."""
     forbidden: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(verb, plural) pairs that somebody may not do."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
@@ -89,6 +90,9 @@ class FakeCluster:
         return self._reply(self._patch(question))
 
     def lines(self, question: Question) -> Iterator[str]:
+        if "/proxy/" in question.path:
+            yield from self._proxied(question)
+            return
         pod = question.path.removesuffix("/log")
         self._require_allowed("get", "pods/log", question)
         if pod not in self._objects:
@@ -96,6 +100,12 @@ class FakeCluster:
         found = self.log_lines.get(f"{question.path}?container={question.query.get('container', '')}", [])
         tail = question.query.get("tailLines")
         yield from found if tail is None else found[len(found) - min(int(tail), len(found)) :]
+
+    def _proxied(self, question: Question) -> list[str]:
+        self._require_allowed("get", "pods/proxy", question)
+        if question.path not in self.log_lines:
+            raise _error(question, 503, "error trying to reach service: dial tcp: i/o timeout", "ServiceUnavailable")
+        return self.log_lines[question.path]
 
     def _reply(self, document: object) -> Reply:
         return Reply(json.loads(json.dumps(document)), self.served_at)
