@@ -118,7 +118,7 @@ $(BENCHES): bench-%: .venv/.complete
 
 .PHONY: e2e
 e2e: .venv/.complete ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
-	$(PYTEST) e2e $(ARGS)
+	$(PYTEST) e2e tests/helm $(ARGS)
 
 # A cluster for looking at things by hand; it lasts until Ctrl-C.
 .PHONY: cluster

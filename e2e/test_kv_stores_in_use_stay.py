@@ -56,11 +56,10 @@ def test_one_that_nobody_uses_is_deleted(cluster: Cluster, namespace: str, use: 
     assert delete(cluster, namespace).returncode == 0
 
 
-def test_a_namespace_that_goes_takes_it_along(cluster: Cluster, use: Callable[[list[str]], None]) -> None:
+def test_a_namespace_that_goes_takes_it_along(cluster: Cluster) -> None:
     name = "with-a-store"
     cluster.kubectl("create", "namespace", name)
     cluster.apply(STORE, namespace=name)
-    del use
     patch = '{"status": {"usedBy": ["chat"]}}'
     where = ("-n", name, "--subresource=status", "--type=merge", "--patch", patch)
     cluster.kubectl("patch", "kvstores.inferplane.dev/warm", *where)
