@@ -37,13 +37,15 @@ RUN /opt/inferplane/bin/python /installer/pip install --no-cache-dir --no-index 
 
 FROM ${BASE_IMAGE} AS runtime
 ARG KERNEL_CPU=x86-64-v3
-# an installer is of use to an intruder alone
-RUN rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
+# an installer is of use to an intruder alone; libraries ask for the user's name, whatever number a cluster runs us as
+RUN echo 'inferplane:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd \
+    && rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
         /usr/local/lib/python3*/ensurepip /usr/local/bin/pip*
 COPY --from=dependencies /opt/inferplane /opt/inferplane
 COPY --from=project /layer/ /
 ENV PATH=/opt/inferplane/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/tmp \
+    USER=inferplane \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CACHE_DIR=/opt/inferplane/kernels \

@@ -30,6 +30,8 @@ STATE: Final = Path("/run/state")
 _NAMESPACES: Final = ("--mount", "--pid", "--net")
 _CLONE_NEWNET: Final = 0x40000000
 _CGROUPS: Final = Path("/sys/fs/cgroup")
+_SHARES: Final[Mapping[str, str]] = {"cpu.shares": "10240", "cpu.weight": "1000"}
+"""Ten times what a single process has: dozens of processes in one group would share what one gets beside it."""
 _PREPARE: Final = """
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -156,6 +158,9 @@ def _make_groups(name: str) -> None:
         for inherited in ("cpuset.cpus", "cpuset.mems"):
             if root != _CGROUPS and (root / inherited).exists():
                 (group / inherited).write_text((root / inherited).read_text())
+        for share, weight in _SHARES.items():
+            if (group / share).exists():
+                (group / share).write_text(weight)
 
 
 def remove_groups(name: str, limit_s: float = 10) -> None:
