@@ -7,6 +7,7 @@ KUBECONFIG, the current version of log-in programs, and words for what is wrong.
 
 import json
 import os
+import weakref
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
@@ -142,6 +143,7 @@ class ApiServer:
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
+        weakref.finalize(self, client.close)  # commands have no common end at which to close it
 
     def ask(self, question: Question) -> Reply:
         with _named_errors(self._client):
