@@ -147,6 +147,19 @@ async def test_defaults_and_fields_of_others_do_not_count() -> None:
     assert await world.write(Apply(deployment())) == 0
 
 
+async def test_a_zero_that_the_server_leaves_out_is_there() -> None:
+    world = World()
+    manifest = deployment()
+    manifest["spec"]["paused"] = False
+    await world.write(Apply(manifest))
+    del world.cluster.objects["deployments", "ns", "d"]["spec"]["paused"]
+    world.restart()
+    assert await world.write(Apply(manifest)) == 0
+
+    world.cluster.edit(DEPLOYMENT, "ns", "d", {"spec": {"paused": True}})
+    assert await world.write(Apply(manifest)) == 2  # the apply and the Event
+
+
 async def test_an_edit_by_hand_is_set_back_and_its_author_named() -> None:
     world = World()
     await world.write(Apply(deployment()))

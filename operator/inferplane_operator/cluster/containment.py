@@ -72,8 +72,8 @@ def _named(items: Sequence[Any]) -> bool:
 
 
 def _empty(value: Any) -> bool:
-    """Say whether the server leaves a field out when it has this value."""
-    return value is None or value in ({}, [])
+    """Say whether the server leaves a field out when it has this value: most of its types omit zeros."""
+    return value is None or value in ({}, [], "", 0, False)
 
 
 def _equal(wanted: Any, live: Any, *, quantity: bool) -> bool:

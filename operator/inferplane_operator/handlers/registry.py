@@ -11,8 +11,8 @@ from lightkube.config.kubeconfig import SingleConfig
 from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import Kind
 
-_PAGE = 100
-"""Objects of a first listing that are in memory, parsed, at the same time."""
+_PAGE = 25
+"""Objects of a first listing that are in memory, parsed, at the same time; a dozen kinds are listed together."""
 _IDLE_S = 0.05
 """How long kopf keeps a task, and with it the object, after an event."""
 _TOKEN_LIFE = timedelta(minutes=10)
