@@ -49,6 +49,7 @@ ENV PATH=/opt/inferplane/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     NUMBA_CACHE_DIR=/opt/inferplane/kernels \
+    NUMBA_CACHE_LOCATOR_CLASSES=inferplane_engine.kernel_cache.ReadOnlyCacheLocator \
     NUMBA_CPU_NAME=${KERNEL_CPU} \
     NUMBA_CPU_FEATURES=
 USER 65532:65532

@@ -37,7 +37,7 @@ def copied_package(tmp_path: Path) -> Path:
     source = Path(inferplane_engine.__file__).parent
     copy = root / "inferplane_engine"
     copy.mkdir(parents=True)
-    for name in ("__init__.py", "compiled.py", "identity.py", "identity_kernels.py"):
+    for name in ("__init__.py", "compiled.py", "identity.py", "identity_kernels.py", "kernel_cache.py"):
         shutil.copy(source / name, copy / name)
     (copy / "__pycache__").write_text("")
     copy.chmod(stat.S_IREAD | stat.S_IEXEC)
@@ -58,3 +58,23 @@ def test_the_cache_folder_of_the_environment_is_used(package: Path, tmp_path: Pa
     run(package, {"NUMBA_CACHE_DIR": str(cache)})
 
     assert list(cache.rglob("*chain_blocks*.nbi"))
+
+
+@pytest.mark.slow
+def test_kernels_of_a_folder_that_cannot_be_written_are_used(package: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    run(package, {"NUMBA_CACHE_DIR": str(cache)})
+    kernels = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
+
+    said = run(
+        package,
+        {
+            "NUMBA_CACHE_DIR": str(cache),
+            "NUMBA_CACHE_LOCATOR_CLASSES": "inferplane_engine.kernel_cache.ReadOnlyCacheLocator",
+            "NUMBA_DEBUG_CACHE": "1",
+        },
+    )
+
+    assert "data loaded" in said
+    assert "data saved" not in said
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()} == kernels
