@@ -46,6 +46,7 @@ ip link set lo up
 ip link add node0 type bridge
 ip address add "$2/32" dev node0
 ip link set node0 up
+for network in $3; do ip route add "$network" dev node0; done
 sysctl -qw net.ipv4.ip_forward=1
 sysctl -qw net.bridge.bridge-nf-call-iptables=1 2>/dev/null || true
 """
@@ -68,8 +69,11 @@ class Enclosure:
     """An open file: the network of the thread that made this."""
 
     @classmethod
-    def make(cls, folder: Path, *, address: str, name: str) -> Self:
-        """Make the namespaces, with `address` on an interface that is always up."""
+    def make(cls, folder: Path, *, address: str, name: str, routes: Sequence[str] = ()) -> Self:
+        """Make the namespaces, with `address` on an interface that is always up.
+
+        `routes` are networks without a place, whose packets are rewritten on their way out: those of Services.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         command = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--fork", "--kill-child=KILL", "--mount-proc"]
         command += [*_NAMESPACES, "--propagation=private", "--", str(path_of("pause"))]
@@ -77,7 +81,7 @@ class Enclosure:
             init = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         enclosure = cls(folder, address, name, init, child_of(init), os.open("/proc/self/ns/net", os.O_RDONLY))
         _make_groups(name)
-        prepared = enclosure.run(["/bin/sh", "-c", _PREPARE, "prepare", str(folder), address])
+        prepared = enclosure.run(["/bin/sh", "-c", _PREPARE, "prepare", str(folder), address, " ".join(routes)])
         if prepared.returncode:
             enclosure.end()
             raise EnclosureError(f"namespaces could not be prepared: {prepared.stderr.decode()}")

@@ -20,7 +20,16 @@ from e2e.cluster.archive import one_file_image
 from e2e.cluster.binaries import path_of
 from e2e.cluster.certificates import Certificates
 from e2e.cluster.components import Component
-from e2e.cluster.control_plane import ADDRESS, ADMIN, NODE, SERVER, ControlPlane, control_plane, make_certificates
+from e2e.cluster.control_plane import (
+    ADDRESS,
+    ADMIN,
+    NODE,
+    SERVER,
+    SERVICES,
+    ControlPlane,
+    control_plane,
+    make_certificates,
+)
 from e2e.cluster.enclosure import STATE, Enclosure, group_names, remove_groups
 from e2e.cluster.node import DNS_READY, PAUSE_IMAGE, PROXY_HEALTH, SOCKET, Node, node
 from e2e.cluster.places import RUNS
@@ -46,7 +55,7 @@ class OneNode:
         """Start everything and wait until Pods can be created and run."""
         remove_leftovers()
         folder = RUNS / f"{PREFIX}{os.getpid()}"
-        enclosure = Enclosure.make(folder, address=ADDRESS, name=folder.name)
+        enclosure = Enclosure.make(folder, address=ADDRESS, name=folder.name, routes=(SERVICES,))
         try:
             enclosure.enter_network()
             certificates = make_certificates(folder / "pki")

@@ -44,6 +44,7 @@ class Chat:
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
             "max_tokens": self.tokens,
+            "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
@@ -55,7 +56,7 @@ class Chat:
                 httpx.AsyncClient(timeout=_LIMIT_S) as client,
                 client.stream("POST", f"{self.url}/v1/chat/completions", json=self.body(prompt)) as reply,
             ):
-                if reply.status_code != httpx.codes.OK:
+                if not reply.is_success:
                     return Answer(problem=f"{reply.status_code}: {(await reply.aread()).decode()[:500]}")
                 return await _read(reply)
         except httpx.HTTPError as error:
@@ -77,7 +78,8 @@ async def _read(reply: httpx.Response) -> Answer:
             for choice in event.get("choices", ()):
                 pieces.append(choice["delta"].get("content") or "")
                 finish_reason = choice.get("finish_reason") or finish_reason
-            tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
+            usage: dict[str, int] = event.get("usage") or {}
+            tokens = usage.get("completion_tokens", tokens)
     except httpx.HTTPError as error:
         return Answer("".join(pieces), problem=f"broken after {len(pieces)} pieces: {type(error).__name__}: {error}")
     return Answer("".join(pieces), problem=f"ended without [DONE] after {len(pieces)} pieces")
