@@ -100,7 +100,8 @@ def test_who_may_not_is_told_whom_to_ask(
     user = {"name": "nobody", "user": {"token": token}}
     context = {"name": "main", "context": {"cluster": config["clusters"][0]["name"], "user": "nobody"}}
     file = tmp_path / "config"
-    file.write_text(yaml.safe_dump({**config, "users": [user], "contexts": [context], "current-context": "main"}))
+    # JSON is YAML, and its writer has types.
+    file.write_text(json.dumps({**config, "users": [user], "contexts": [context], "current-context": "main"}))
     found = connect(Choice(namespace=namespace, kubeconfig=file), {})
 
     assert found is not None

@@ -155,7 +155,7 @@ class OneNode:
         return self.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def _node_is_ready(self) -> bool:
-        found = self.get(f"/api/v1/nodes/{NODE}") or {}
+        found: dict[str, Any] = self.get(f"/api/v1/nodes/{NODE}") or {}
         conditions: list[dict[str, str]] = found.get("status", {}).get("conditions", [])
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 

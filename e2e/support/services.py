@@ -64,7 +64,7 @@ class Service:
 
     def condition(self, kind: str) -> dict[str, Any]:
         conditions: list[dict[str, Any]] = self.object.get("status", {}).get("conditions", [])
-        return next((each for each in conditions if each["type"] == kind), {})
+        return next((each for each in conditions if each["type"] == kind), dict[str, Any]())
 
     def pods(self, role: str = "") -> list[dict[str, Any]]:
         selector = f"inferplane.dev/service={self.name}" + (f",inferplane.dev/role={role}" if role else "")

@@ -99,8 +99,10 @@ def test_what_cannot_be_loaded_is_refused_in_words(tmp_path: Path) -> None:
             "odd": (500, "Call to add_lora method failed: LoRA rank `r` must be a positive integer, got x."),
             "twice": (
                 400,
-                "The lora adapter 'a' has already been loaded. If you want to load the adapter in place, set "
-                "'load_inplace' to True.",
+                (
+                    "The lora adapter 'a' has already been loaded. If you want to load the adapter in place, set "
+                    "'load_inplace' to True."
+                ),
             ),
             "base": (400, "The lora adapter 'builtin' conflicts with a served base model."),
             "empty": (400, "Both 'lora_name' and 'lora_path' must be provided."),

@@ -57,9 +57,9 @@ class Routing:
     def prefill_rank(self, candidate: int) -> int:
         """Return the rank that a candidate, by its place in `prefill`, is asked for."""
         ranks = self.prefill_dp_ranks
-        if not ranks:
-            return 0
-        return ranks[candidate] if len(ranks) > 1 else ranks[0]
+        if len(ranks) > 1:
+            return ranks[candidate]
+        return sum(ranks)  # one for all, or none: 0
 
 
 def read_routing(headers: Headers) -> Routing:
