@@ -36,6 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
+    # What needs a cluster without our operator comes before it is installed.
+    items.sort(key=lambda item: "release" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)

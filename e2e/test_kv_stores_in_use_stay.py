@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from e2e.support.cluster import Cluster
+from e2e.support.services import sim_service
 from e2e.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("release")
@@ -19,15 +20,28 @@ STORE = {
 
 @pytest.fixture
 def use(cluster: Cluster, namespace: str) -> Callable[[list[str]], None]:
-    """Give a store, and a function that sets who uses it, as the operator does."""
-    cluster.apply(STORE, namespace=namespace)
+    """Give a store, and a function that makes services which use it; the operator says so in its status."""
 
     def used_by(services: list[str]) -> None:
-        patch = f'{{"status": {{"usedBy": {services}}}}}'.replace("'", '"')
-        where = ("-n", namespace, "--subresource=status", "--type=merge", "--patch", patch)
-        cluster.kubectl("patch", "kvstores.inferplane.dev/warm", *where)
+        put_to_use(cluster, namespace, services)
 
     return used_by
+
+
+def put_to_use(cluster: Cluster, namespace: str, services: list[str]) -> None:
+    cluster.apply(STORE, namespace=namespace)
+    for name in services:
+        idle = sim_service(name, prefill=0, decode=0, served=f"{namespace}-{name}", kvStore={"name": "warm"})
+        idle["spec"]["decode"]["minReplicas"] = 0
+        cluster.apply(idle, namespace=namespace)
+    if services:
+        until(lambda: users(cluster, namespace) == services, 60, what="the operator's list of users")
+
+
+def users(cluster: Cluster, namespace: str) -> list[str]:
+    found = cluster.get("kvstores.inferplane.dev", "warm", namespace=namespace)
+    said: list[str] = found.get("status", {}).get("usedBy", [])
+    return said
 
 
 def delete(cluster: Cluster, namespace: str) -> Any:
@@ -59,10 +73,7 @@ def test_one_that_nobody_uses_is_deleted(cluster: Cluster, namespace: str, use: 
 def test_a_namespace_that_goes_takes_it_along(cluster: Cluster) -> None:
     name = "with-a-store"
     cluster.kubectl("create", "namespace", name)
-    cluster.apply(STORE, namespace=name)
-    patch = '{"status": {"usedBy": ["chat"]}}'
-    where = ("-n", name, "--subresource=status", "--type=merge", "--patch", patch)
-    cluster.kubectl("patch", "kvstores.inferplane.dev/warm", *where)
+    put_to_use(cluster, name, ["chat"])
 
     cluster.kubectl("delete", "namespace", name, "--wait=true", "--timeout=60s")
 
