@@ -63,7 +63,8 @@ class RouterApp:
         self._clock = clock
         self._rng = Random(os.urandom(16))  # noqa: S311 - jitter and ties, nothing secret
         self._draining = False
-        self._catalogue_known = False
+        self._catalogue: Catalogue | None = None
+        """What is in force."""
         instruments = Instruments()
         register_process_metrics(instruments.registry)
         epoch = int.from_bytes(os.urandom(8), "little") or 1
@@ -87,7 +88,8 @@ class RouterApp:
         )
         context = ForwardContext(self.plane, pool, writer, self._meters)
         limits = config.limits.limits()
-        self.http = HttpServer(Gateway(context, unready=self.unready), limits=limits, metrics=self._meters)
+        gateway = Gateway(context, unready=self.unready, catalogue=self.catalogue_generation)
+        self.http = HttpServer(gateway, limits=limits, metrics=self._meters)
         core_meters = CoreMeters(instruments, self.core)
         scrape = exposition_handler(instruments.registry, refresh=core_meters.refresh)
         self.metrics = HttpServer(scrape, limits=limits)
@@ -102,9 +104,13 @@ class RouterApp:
         """Say why no request should come here, or nothing."""
         if self._draining:
             return "draining"
-        if not self._catalogue_known:
+        if self._catalogue is None:
             return "no catalogue has been read yet"
         return "" if self.fleet.any_tried else "no worker stream has been tried yet"
+
+    def catalogue_generation(self) -> int:
+        """Return the number of the catalogue in force; 0 before the first."""
+        return self._catalogue.generation if self._catalogue else 0
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["RouterApp"]:
@@ -162,7 +168,7 @@ class RouterApp:
         self.core.apply_catalogue(catalogue, self._clock.monotonic())
         self.fleet.follow(catalogue.workers, group)
         self._generation.set(catalogue.generation)
-        self._catalogue_known = True
+        self._catalogue = catalogue
         self.plane.news()
         _log.info(
             "catalogue",

@@ -25,17 +25,9 @@ def ask(service: LocalService, model: str, **body: Any) -> httpx.Response:
     return httpx.post(f"{service.ready_status().url}/v1/completions", json=asked, timeout=60)
 
 
-def answer(service: LocalService, model: str, status: int, **body: Any) -> httpx.Response:
-    """Ask until the status is this: a router learns of a change a moment after the runner has made it."""
-    deadline = time.monotonic() + LIMIT_S
-    while (response := ask(service, model, **body)).status_code != status:
-        assert time.monotonic() < deadline, response.text
-        time.sleep(0.1)
-    return response
-
-
 def tokens(service: LocalService, model: str, **body: Any) -> list[int]:
-    response = answer(service, model, 200, **body)
+    response = ask(service, model, **body)
+    assert response.status_code == 200, response.text
     assert response.json()["model"] == model
     found: list[int] = response.json()["choices"][0]["token_ids"]
     return found
@@ -68,7 +60,11 @@ def put(service: LocalService, change: Change) -> int:
 
 
 def settled(service: LocalService, generation: int, phase: InstancePhase = InstancePhase.READY) -> None:
-    until(service, lambda it: it.observed_generation >= generation and it.phase is phase)
+    """Wait until the service is like that, and its router knows."""
+    until(
+        service,
+        lambda it: it.observed_generation >= generation and it.phase is phase and "router: " not in it.message,
+    )
 
 
 @contextmanager
@@ -151,7 +147,7 @@ def test_adapters_are_loaded_replaced_and_unloaded_while_engines_run(service: Lo
     with changed(service, with_two):
         two = tokens(service, "tiny-two", cache_salt=salt)
         assert tokens(service, "tiny-one", cache_salt=salt) == one
-    answer(service, "tiny-two", 404)
+    assert ask(service, "tiny-two").status_code == 404
     with changed(service, replaced):
         assert tokens(service, "tiny-one", cache_salt=salt) == two
     assert tokens(service, "tiny-one", cache_salt=salt) == one
@@ -169,5 +165,5 @@ def test_a_rank_that_the_engine_refuses_is_said_in_its_words(service: LocalServi
     status = service.status()
     assert status is not None
     assert "LoRA rank 64 is greater than max_lora_rank 16" in status.message
-    answer(service, "tiny-wide", 503)
+    assert ask(service, "tiny-wide").status_code == 503
     settled(service, put(service, lambda manifests: manifests[:2]))

@@ -1,6 +1,7 @@
 """The shell of adapters: bounded, patient with failures, and the same over HTTP as over fakes."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -11,7 +12,7 @@ import pytest
 
 from inferplane_operator.adapters import AdapterRound, AgentAdapters, Exchange, HttpAgentAdapters
 from inferplane_operator.adapters.testing import FakeAgents
-from inferplane_operator.reconcile.adapter import Reported, WantedAdapter
+from inferplane_operator.reconcile.adapter import AdapterWorker, Reported, UnloadAdapter, WantedAdapter
 from inferplane_operator.reconcile.values import Observed, Outcome
 from inferplane_operator.render.adapter_need import ANNOTATION, AdapterNeed, Place, PlaceKind
 from inferplane_runtime.http.api import Limits
@@ -218,3 +219,16 @@ def test_a_refusal_comes_in_the_agents_words() -> None:
             assert "name of the model itself" in await agents.load(address, reserved)
 
     asyncio.run(scenario())
+
+
+def test_who_waits_for_a_slot_and_is_cancelled_leaves_nothing_unawaited() -> None:
+    async def scenario() -> None:
+        agents = FakeAgents(W1, W2)
+        call = UnloadAdapter(AdapterWorker("w1", W1), "a")
+        told = asyncio.get_running_loop().create_task(Exchange(agents, now=lambda: 0.0, at_once=1).tell([call] * 3))
+        await asyncio.sleep(0)
+        told.cancel()
+        await asyncio.wait([told])
+
+    asyncio.run(scenario())
+    gc.collect()  # a coroutine that was never awaited would warn here, and warnings are errors

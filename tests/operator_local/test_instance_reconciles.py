@@ -124,8 +124,11 @@ class World:
     def processes(self, name: str) -> list[FakeProcess]:
         return [process for process in self.spawner.started if process.command.name == name]
 
+    def written(self) -> Catalogue:
+        return Catalogue.model_validate_json(self.state.catalogue.read_text())
+
     def catalogue(self) -> list[str]:
-        return [worker.worker_id for worker in Catalogue.model_validate_json(self.state.catalogue.read_text()).workers]
+        return [worker.worker_id for worker in self.written().workers]
 
 
 @pytest.fixture
@@ -233,6 +236,23 @@ async def test_a_killed_router_comes_back_on_the_same_ports(state: StateDir) -> 
         )
 
         assert (after.url, after.grpc) == (before.url, before.grpc)
+
+
+async def test_ready_is_said_when_the_router_routes_by_the_newest_catalogue(state: StateDir) -> None:
+    world = World(state)
+    world.want(pool())
+    async with running(world):
+        await world.ready(1)
+        world.probe.catalogue = world.written().generation
+        world.want(pool(replicas=2))
+        status = await world.until(lambda it: it.message.startswith("router: "))
+
+        assert phases(status) == {"decode-0": "Ready", "decode-1": "Ready"}
+        assert status.phase is InstancePhase.PROGRESSING
+        assert status.gateway_reason == ""
+
+        world.probe.catalogue = world.written().generation
+        await world.ready(2)
 
 
 async def test_a_crash_loop_is_called_one(state: StateDir) -> None:

@@ -85,7 +85,9 @@ def test_it_answers_from_the_worker_also_while_the_api_server_is_gone(tmp_path: 
             app, client = await stack.enter_async_context(router_of(tmp_path, url))
             await until(lambda: [each.health for each in app.core.statistics().workers] == [Health.READY])
 
-            assert await ask(client, app.http.port, "/ready") == (200, {"status": "ready"})
+            newest = app.catalogue_generation()
+            assert newest > 0
+            assert await ask(client, app.http.port, "/ready") == (200, {"status": "ready", "catalogue": newest})
             assert (await ask(client, app.http.port, "/v1/chat/completions", CHAT))[0] == 200
 
             await api.aclose()

@@ -52,7 +52,7 @@ class World:
         )
         context = ForwardContext(self.plane, self.upstream, HeaderWriter(subscriber_epoch=1), meters)
         self.unready = ""
-        self.gateway = Gateway(context, unready=lambda: self.unready)
+        self.gateway = Gateway(context, unready=lambda: self.unready, catalogue=lambda: 7)
 
     def ask(
         self, body: dict[str, Any] | None = None, *headers: tuple[bytes, bytes], path: bytes = b""

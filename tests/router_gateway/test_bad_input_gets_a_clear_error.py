@@ -44,7 +44,7 @@ def gateway(encoder: ByteEncoder | None = None) -> tuple[Gateway, ScriptedCore, 
         meters=meters,
     )
     context = ForwardContext(plane, upstream, HeaderWriter(subscriber_epoch=7), meters)
-    return Gateway(context, unready=lambda: ""), core, upstream
+    return Gateway(context, unready=lambda: "", catalogue=lambda: 7), core, upstream
 
 
 def ask(path: bytes, raw: bytes, *headers: tuple[bytes, bytes], encoder: ByteEncoder | None = None) -> tuple[int, Any]:

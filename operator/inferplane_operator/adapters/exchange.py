@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from inferplane_operator.adapters.agents import AgentAdapters
 from inferplane_operator.reconcile.adapter import AdapterCall, AdapterWorker, Attempt, LoadAdapter, Reported
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 _AT_ONCE: Final = 16
 _FIRST_PAUSE_S: Final = 2.0
@@ -36,7 +37,7 @@ class Exchange:
 
     async def ask(self, workers: Sequence[AdapterWorker]) -> list[AdapterWorker]:
         """Return the workers with what their agents report; those without room for adapters are not asked."""
-        asked = await asyncio.gather(*(self._slotted(self._ask(worker)) for worker in workers))
+        asked = await asyncio.gather(*(self._slotted(self._ask, worker) for worker in workers))
         for worker in asked:
             for each in worker.adapters:
                 if each.state is Reported.LOADED:
@@ -45,7 +46,7 @@ class Exchange:
 
     async def tell(self, calls: Iterable[AdapterCall]) -> list[str]:
         """Make the calls; return what agents refused, in words."""
-        said = await asyncio.gather(*(self._slotted(self._tell(call)) for call in calls))
+        said = await asyncio.gather(*(self._slotted(self._tell, call) for call in calls))
         return [words for words in said if words]
 
     def resting(self) -> frozenset[Attempt]:
@@ -61,9 +62,10 @@ class Exchange:
     def forget(self, worker: str) -> None:
         self._drop(lambda attempt: attempt[0] == worker)
 
-    async def _slotted(self, work: Awaitable[_T]) -> _T:
+    async def _slotted(self, work: Callable[[_S], Awaitable[_T]], subject: _S) -> _T:
+        """Begin the work when there is a slot: one that waits and is cancelled leaves no coroutine behind."""
         async with self._slots:
-            return await work
+            return await work(subject)
 
     async def _ask(self, worker: AdapterWorker) -> AdapterWorker:
         if worker.offers is None:

@@ -22,6 +22,8 @@ class Readiness:
     reason: str = ""
     restart: bool = False
     """The engine hangs or computes wrongly: only a new start would help."""
+    catalogue: int = 0
+    """The number of the catalogue that a router routes by."""
 
 
 class Probe(Protocol):
@@ -50,7 +52,7 @@ class HttpProbe:
         except httpx.HTTPError as error:
             return Readiness(ready=False, reason=f"does not answer ({type(error).__name__})")
         if answer.is_success:
-            return Readiness(ready=True)
+            return Readiness(ready=True, catalogue=_whole(_fields(answer).get("catalogue")))
         reason = _message(answer) or f"answers {answer.status_code}"
         return Readiness(ready=False, reason=reason, restart=_fields(answer).get("restart") is True)
 
@@ -75,6 +77,10 @@ def _fields(answer: httpx.Response) -> dict[str, object]:
     except ValueError:
         return {}
     return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _message(answer: httpx.Response) -> str:

@@ -8,7 +8,6 @@ any of them ends the runner with its children instead of leaving half an instanc
 import asyncio
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -18,13 +17,14 @@ from inferplane_operator.adapters import AgentAdapters
 from inferplane_operator.local import machine as machines
 from inferplane_operator.local.adapter_keeper import AdapterKeeper
 from inferplane_operator.local.blueprint import Blueprint, LocalPool
+from inferplane_operator.local.catalogue_writer import CatalogueWriter
 from inferplane_operator.local.desired import Desired, read_desired
 from inferplane_operator.local.machine import Machine
-from inferplane_operator.local.picture import Picture, RouterView, catalogue_of, status_of
+from inferplane_operator.local.picture import Picture, RouterView, status_of
 from inferplane_operator.local.plan import DrainWorker, PoolGoal, StartWorker, plan
 from inferplane_operator.local.processes import ChildRecord, session_members, start_time, write_records
 from inferplane_operator.local.router_process import RouterProcess
-from inferplane_operator.local.statedir import StateDir, StateError, replace_file
+from inferplane_operator.local.statedir import StateDir, StateError, file_stamp
 from inferplane_operator.local.status import InstancePhase, Status, write_status
 from inferplane_operator.local.worker import Surroundings, Worker, moved
 
@@ -77,6 +77,7 @@ class Instance:
         self._workers: dict[str, Worker] = {}
         self._router: RouterProcess | None = None
         self._gateway_port = 0
+        self._catalogue = CatalogueWriter(state.catalogue)
         self._published: dict[Path, tuple[object, object]] = {}
         """File to the value written and the stamp that the file got."""
 
@@ -132,7 +133,7 @@ class Instance:
             _log.error("the state folder was removed: draining", folder=str(self._state.root))
             self.stop()
             return
-        stamp = _stamp(self._state.desired)
+        stamp = file_stamp(self._state.desired)
         if stamp is None or stamp == self._seen:
             return
         self._seen = stamp
@@ -247,9 +248,11 @@ class Instance:
             if self._problem:
                 self._write_status(self._problem_status())
             return
+        self._write_catalogue(self._blueprint)
         picture = Picture(
             blueprint=self._blueprint,
             generation=self._generation,
+            catalogue=self._catalogue.generation,
             workers=[worker.status() for worker in sorted(self._workers.values(), key=lambda worker: worker.name)],
             router=self._router_view(),
             runner_pid=os.getpid(),
@@ -261,7 +264,6 @@ class Instance:
         status = status_of(picture)
         if ended:
             status = status.model_copy(update={"phase": InstancePhase.STOPPED, "message": "", "runner_pid": 0})
-        self._write_catalogue(self._blueprint)
         self._write_records()
         self._write_status(status)
 
@@ -286,11 +288,7 @@ class Instance:
 
     def _write_catalogue(self, blueprint: Blueprint) -> None:
         entries = [worker.entry() for worker in self._workers.values()]
-        catalogue = catalogue_of(
-            blueprint, [entry for entry in entries if entry is not None], generation=self._generation
-        )
-        text = partial(catalogue.model_dump_json, by_alias=True, indent=2)
-        self._write(self._state.catalogue, catalogue, lambda: replace_file(self._state.catalogue, text() + "\n"))
+        self._catalogue.write(blueprint, [entry for entry in entries if entry is not None])
 
     def _write_records(self) -> None:
         children = [child for worker in self._workers.values() for child in (worker.agent, worker.engine)]
@@ -305,16 +303,7 @@ class Instance:
 
     def _write(self, path: Path, value: object, write: Callable[[], None]) -> None:
         """Write a file when its value is news, or when somebody else touched the file since."""
-        if self._published.get(path) == (value, _stamp(path)):
+        if self._published.get(path) == (value, file_stamp(path)):
             return
         write()
-        self._published[path] = (value, _stamp(path))
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what changes with every replacement of a file; None when there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+        self._published[path] = (value, file_stamp(path))

@@ -1,13 +1,12 @@
-"""The picture of an instance that others read: status for people, catalogue for the router.  Pure.
+"""The picture of an instance that others read: its status.  Pure.
 
 Invariant: Ready is said only when exactly the wanted workers, all of the newest revision, are ready and the gateway
-answers; whatever else is the case, `message` says what is in the way.
+routes to them; whatever else is the case, `message` says what is in the way.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inferplane_api.catalogue import Catalogue, CatalogueWorker
 from inferplane_operator.local.agent_client import Readiness
 from inferplane_operator.local.blueprint import Blueprint, LocalPool
 from inferplane_operator.local.plan import PoolGoal, WorkerFact, settled
@@ -37,6 +36,8 @@ class Picture:
 
     blueprint: Blueprint
     generation: int
+    catalogue: int
+    """The number of the newest catalogue that was written."""
     workers: Sequence[WorkerStatus]
     router: RouterView | None
     runner_pid: int
@@ -92,7 +93,7 @@ def _phase(picture: Picture) -> tuple[InstancePhase, str]:
     if picture.problem:
         return InstancePhase.DEGRADED, picture.problem
     goals = [PoolGoal(pool.name, pool.replicas, pool.revision) for pool in picture.blueprint.pools]
-    in_the_way = _router_problems(picture.router)
+    in_the_way = _router_problems(picture)
     if not settled(goals, [_fact(worker) for worker in picture.workers]):
         in_the_way = [*_worker_problems(picture.workers), *in_the_way] or [_Problem("workers are being started")]
     in_the_way += [
@@ -121,10 +122,14 @@ def _gateway_reason(router: RouterView | None) -> str:
     return "" if router.readiness.ready else router.readiness.reason
 
 
-def _router_problems(router: RouterView | None) -> list[_Problem]:
-    reason = _gateway_reason(router)
-    crashed = router is not None and router.process.restarts > 0
-    return [_Problem(f"router: {reason}", failed=crashed)] if reason else []
+def _router_problems(picture: Picture) -> list[_Problem]:
+    router = picture.router
+    if router is None or not router.readiness.ready:
+        crashed = router is not None and router.process.restarts > 0
+        return [_Problem(f"router: {_gateway_reason(router)}", failed=crashed)]
+    if router.readiness.catalogue < picture.catalogue:
+        return [_Problem("router: takes over the newest workers and names")]
+    return []
 
 
 def _worker_problems(workers: Sequence[WorkerStatus]) -> list[_Problem]:
@@ -143,11 +148,4 @@ def _fact(worker: WorkerStatus) -> WorkerFact:
         worker.revision,
         ready=worker.phase is WorkerPhase.READY,
         draining=worker.phase is WorkerPhase.DRAINING,
-    )
-
-
-def catalogue_of(blueprint: Blueprint, entries: Sequence[CatalogueWorker], *, generation: int) -> Catalogue:
-    """Describe the service to the router; `entries` are the workers that exist."""
-    return Catalogue(
-        generation=generation, services=(blueprint.service,), routes=blueprint.routes, workers=tuple(entries)
     )

@@ -101,6 +101,15 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
+def file_stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes with every replacement of a file; None when there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def socket_dir(state: StateDir, *, runtime_root: Path) -> Path:
     """Return a folder, made and private, whose sockets have paths short enough.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -92,10 +93,12 @@ class FakeProbe:
     all_ready: bool = True
     drains: list[str] = field(default_factory=list[str])
     drained: asyncio.Event | None = None
+    catalogue: int = sys.maxsize
+    """The number of the catalogue that routers say they route by; any that was written, unless it is set."""
 
     async def ready(self, address: str) -> Readiness:
         reason = self.not_ready.get(address, "" if self.all_ready else "loading")
-        return Readiness(ready=not reason, reason=reason)
+        return Readiness(ready=not reason, reason=reason, catalogue=self.catalogue)
 
     async def healthy(self, address: str) -> bool:
         return address not in self.not_ready

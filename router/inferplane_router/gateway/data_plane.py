@@ -61,12 +61,12 @@ class Wish:
 class Placement:
     """The search for one request's place."""
 
-    __slots__ = ("_deliver", "_plane", "_task", "ask", "known", "over", "queued_at", "wish")
+    __slots__ = ("_deliver", "_plane", "_work", "ask", "known", "over", "queued_at", "wish")
 
     def __init__(self, plane: "DataPlane", wish: Wish, deliver: Deliver) -> None:
         self._plane = plane
         self._deliver = deliver
-        self._task: asyncio.Task[None] | None = None
+        self._work: asyncio.Future[EncodedPrompt] | None = None
         self.wish = wish
         self.known = False
         """The core has this request in force."""
@@ -83,8 +83,8 @@ class Placement:
         """End the request; again is harmless."""
         if not self.over:
             self.over = True
-            if self._task is not None:
-                self._task.cancel()
+            if self._work is not None:
+                self._work.cancel()
             self._plane.completed(self, outcome)
 
     def abandon(self) -> None:
@@ -95,8 +95,8 @@ class Placement:
         if not self.over:
             self._deliver(result)
 
-    def hold(self, task: "asyncio.Task[None]") -> None:
-        self._task = task
+    def hold(self, work: "asyncio.Future[EncodedPrompt]") -> None:
+        self._work = work
 
 
 class DataPlane:
@@ -122,7 +122,7 @@ class DataPlane:
         self._meters = meters
         self._waiting: dict[str, Placement] = {}
         self._in_force: set[str] = set()
-        self._encoding: set[asyncio.Task[None]] = set()
+        self._encoding: set[asyncio.Future[EncodedPrompt]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -237,16 +237,18 @@ class DataPlane:
     # Inside.
 
     def _ask_later(self, placement: Placement, encoded: Awaitable[EncodedPrompt]) -> None:
-        task = asyncio.get_running_loop().create_task(
-            self._await_tokens(placement, encoded), name=f"encode {placement.wish.request_id}"
-        )
-        placement.hold(task)
-        self._encoding.add(task)
-        task.add_done_callback(self._encoding.discard)
+        """Go on when there are tokens.  What is held is the work itself: ended before its start it leaves nothing behind."""
+        work = asyncio.ensure_future(encoded)
+        placement.hold(work)
+        self._encoding.add(work)
+        work.add_done_callback(self._encoding.discard)
+        work.add_done_callback(lambda done: self._encoded(placement, done))
 
-    async def _await_tokens(self, placement: Placement, encoded: Awaitable[EncodedPrompt]) -> None:
+    def _encoded(self, placement: Placement, work: asyncio.Future[EncodedPrompt]) -> None:
+        if work.cancelled():
+            return
         try:
-            prompt = await encoded
+            prompt = work.result()
         except PromptRejectedError as error:
             self._refuse(placement, BadRequestError(error.message, param=error.param))
             return

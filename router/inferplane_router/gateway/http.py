@@ -20,10 +20,12 @@ _READABLE: Final = (b"GET", b"HEAD")
 class Gateway:
     """The HTTP handler of the router's public port."""
 
-    def __init__(self, context: ForwardContext, *, unready: Callable[[], str]) -> None:
+    def __init__(self, context: ForwardContext, *, unready: Callable[[], str], catalogue: Callable[[], int]) -> None:
         self._context = context
         self._unready = unready
         """Why the gateway is not ready, or an empty text."""
+        self._catalogue = catalogue
+        """The number of the catalogue that requests are routed by."""
 
     def __call__(self, request: Request, exchange: Exchange) -> None:
         try:
@@ -56,9 +58,13 @@ class Gateway:
             return Response(200, _JSON, b'{"status":"ok"}')
         if request.path == b"/ready":
             _readable(request)
-            reason = self._unready()
-            return json_error(503, reason) if reason else Response(200, _JSON, b'{"status":"ready"}')
+            return self._ready()
         raise UnknownRouteError(f"no route {request.path.decode('latin-1')}")
+
+    def _ready(self) -> Response:
+        if reason := self._unready():
+            return json_error(503, reason)
+        return Response(200, _JSON, orjson.dumps({"status": "ready", "catalogue": self._catalogue()}))
 
     def _models(self) -> bytes:
         names = self._context.plane.core.model_names()
