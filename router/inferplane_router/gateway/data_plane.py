@@ -237,7 +237,7 @@ class DataPlane:
     # Inside.
 
     def _ask_later(self, placement: Placement, encoded: Awaitable[EncodedPrompt]) -> None:
-        """Go on when there are tokens.  What is held is the work itself: ended before its start it leaves nothing behind."""
+        """Go on when there are tokens; held is the work itself, which leaves nothing behind when it never began."""
         work = asyncio.ensure_future(encoded)
         placement.hold(work)
         self._encoding.add(work)
