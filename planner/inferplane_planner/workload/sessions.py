@@ -92,7 +92,8 @@ class Sessions:
         turn = (session.number << _TURN_BITS) + session.asked
         prompt = due.past.followed_by(Piece(named(OWN, turn), self._talk.question.draw(session.rng)))
         self._waiting[number] = (session, prompt, turn)
-        return Request(number, due.at_s, prompt, self._talk.answer.draw(session.rng), session=session.number)
+        output = self._talk.answer.draw(session.rng)
+        return Request(number, due.at_s, prompt, output, session=session.number, answer=named(ANSWER, turn))
 
     def finished(self, request: Request, at_s: float) -> None:
         session, prompt, turn = self._waiting.pop(request.number)

@@ -51,6 +51,8 @@ class View:
     terms: Terms
     seed: np.uint64
     """The first block's hash, or random bits when there is none: ties are broken by it."""
+    hashes: list[Hashes]
+    """The prompt's block hashes in each key space of the fleet."""
 
     def has_room(self, decode: int) -> bool:
         """Whether a decode target takes another request."""
@@ -82,7 +84,10 @@ class Placed:
 
     choice: Choice
     view: View
-    hashes: list[Hashes]
+
+    @property
+    def hashes(self) -> list[Hashes]:
+        return self.view.hashes
 
 
 def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, seed: int) -> Placed | NoPlace:
@@ -99,9 +104,9 @@ def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, see
     terms = np.empty((fleet.size, kernels.TERMS), np.float32)
     for slots in (prefills, may_ask.decodes) if paired else (may_ask.decodes,):
         kernels.appraise(fleet.counts, fleet.speeds, fleet.load.rows, fleet.tags, question, slots, terms)
-    view = View(fleet, prefills, may_ask.decodes, question, terms, _tie_breaker(hashes, seed))
+    view = View(fleet, prefills, may_ask.decodes, question, terms, _tie_breaker(hashes, seed), hashes)
     choice = policy.pick(view)
-    return NoPlace.NO_ROOM if choice is None else Placed(choice, view, hashes)
+    return NoPlace.NO_ROOM if choice is None else Placed(choice, view)
 
 
 def _tie_breaker(hashes: list[Hashes], seed: int) -> np.uint64:

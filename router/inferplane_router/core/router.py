@@ -1,6 +1,6 @@
 """The router core: names, services, workers and requests behind one small facade (see `facade` for its contract)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -11,6 +11,8 @@ from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
 from inferplane_router.core.naming import Names, ServiceKey, service_key
+from inferplane_router.core.placing import Policy
+from inferplane_router.core.plugins import POLICIES
 from inferplane_router.core.records import Records, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
@@ -46,10 +48,18 @@ class _Resolved:
 class RouterCore:
     """Implements `facade.Routing` and `facade.WorkerFeed`."""
 
-    def __init__(self, *, epoch: int, rng: Random, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        rng: Random,
+        wall_clock: Callable[[], float],
+        policies: Mapping[str, Callable[[], Policy]] = POLICIES,
+    ) -> None:
         self._epoch = epoch
         self._rng = rng
         self._wall_clock = wall_clock
+        self._policies = policies
         self._names = Names()
         self._services: dict[ServiceKey, Service] = {}
         self._workers: dict[str, Worker] = {}
@@ -72,7 +82,9 @@ class RouterCore:
             if key in self._services:
                 self._services[key].follow(settings)
             else:
-                self._services[key] = Service(settings, epoch=self._epoch, rng=self._rng, records=self._records)
+                self._services[key] = Service(
+                    settings, epoch=self._epoch, rng=self._rng, records=self._records, policies=self._policies
+                )
         entries = {entry.worker_id: entry for entry in catalogue.workers if (entry.namespace, entry.service) in wanted}
         for worker_id, worker in tuple(self._workers.items()):
             entry = entries.get(worker_id)

@@ -4,6 +4,7 @@ A request is in force from its decision until `complete`, until its decode worke
 knows of it any more.  Invariant: what a request reserves (load entries, predicted blocks) is released with it.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -21,7 +22,7 @@ from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import Feedback
 from inferplane_router.core.fleet import Fleet
-from inferplane_router.core.placing import NoPlace, Placed, place
+from inferplane_router.core.placing import NoPlace, Placed, Policy, place
 from inferplane_router.core.plugins import make_policy
 from inferplane_router.core.queueing import Waiting, WaitingLine
 from inferplane_router.core.records import Decision, Records, appraisal_of
@@ -64,20 +65,29 @@ class Flight:
 class Service:
     """Places the requests of one service."""
 
-    def __init__(self, settings: CatalogueService, *, epoch: int, rng: Random, records: Records) -> None:
+    def __init__(
+        self,
+        settings: CatalogueService,
+        *,
+        epoch: int,
+        rng: Random,
+        records: Records,
+        policies: Mapping[str, Callable[[], Policy]],
+    ) -> None:
         self.settings = settings
         self.fleet = Fleet(epoch=epoch, settings=CostSettings())
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
         self.flights: dict[str, Flight] = {}
-        self._policy = make_policy(settings.policy)
+        self._policies = policies
+        self._policy = make_policy(settings.policy, policies)
         self._rng = rng
         self._records = records
 
     def follow(self, settings: CatalogueService) -> None:
         """Take a new version of the service."""
         if settings.policy != self.settings.policy:
-            self._policy = make_policy(settings.policy)
+            self._policy = make_policy(settings.policy, self._policies)
         self.settings = settings
 
     def pick(self, ask: Ask, now: float, wall_s: float, *, again: bool = False) -> Answer:

@@ -52,6 +52,17 @@ class BlockPool:
         copies = self._copies.get(key)
         return next(iter(copies)) if isinstance(copies, dict) else copies
 
+    def find_run(self, hashes: Sequence[int]) -> list[int]:
+        """Return the blocks of group 0 that carry `hashes`, up to the first that nobody carries."""
+        found: list[int] = []
+        copies = self._copies
+        for value in hashes:
+            block = copies.get((value, 0))
+            if block is None:
+                break
+            found.append(next(iter(block)) if isinstance(block, dict) else block)
+        return found
+
     def cached_keys(self) -> dict[Key, int]:
         """Every key that can be found, with its number of copies."""
         return {key: len(copies) if isinstance(copies, dict) else 1 for key, copies in self._copies.items()}

@@ -39,13 +39,8 @@ class KvCache:
         nothing = Hit(tuple(() for _ in self._config.groups), 0)
         if not self._config.prefix_caching:
             return nothing
-        hashes = sequence.block_hashes(self._size)[: (len(sequence.tokens) - 1) // self._size]
-        full: list[int] = []
-        for value in hashes:
-            block = self.pool.find((value, 0))
-            if block is None:
-                break
-            full.append(block)
+        hashes = sequence.block_hashes(self._size)[: (sequence.length - 1) // self._size]
+        full = self.pool.find_run(hashes)
         speculation = self._config.speculation
         if speculation is not None and speculation.drop_block and full:
             full.pop()
@@ -66,13 +61,13 @@ class KvCache:
         )
         return Hit(tables, length * self._size)
 
-    def _find_full(self, first: list[int], hashes: list[int], group: int, length: int) -> tuple[int, ...]:
+    def _find_full(self, first: list[int], hashes: Items[int], group: int, length: int) -> tuple[int, ...]:
         if group == 0:
             return tuple(first[:length])
         found = [self.pool.find((value, group)) for value in hashes[:length]]
         return tuple(block for block in found if block is not None)
 
-    def _find_window(self, hashes: list[int], group: int, window: int) -> list[int]:
+    def _find_window(self, hashes: Items[int], group: int, window: int) -> list[int]:
         """Search from the right for enough consecutive blocks; a run that reaches block 0 is enough at any length."""
         enough = -(-(window - 1) // self._size)
         table = [NULL_BLOCK] * len(hashes)
@@ -135,6 +130,8 @@ class KvCache:
 
     def commit(self, sequence: Sequence, tokens: int) -> None:
         """Write contents for `tokens` computed tokens and make the full blocks among them findable."""
+        if not self._config.content:
+            sequence.folded = tokens // self._size
         while (sequence.folded + 1) * self._size <= tokens:
             index = sequence.folded
             content = self._written(sequence, index)
@@ -146,8 +143,6 @@ class KvCache:
         self.store_full(sequence, tokens)
 
     def _written(self, sequence: Sequence, index: int) -> int:
-        if not self._config.content:
-            return 0
         tokens = sequence.tokens[index * self._size : (index + 1) * self._size]
         return self._damage(block_content(sequence.state, tokens, sequence.media_keys(index)))
 
@@ -222,7 +217,7 @@ class KvCache:
     def _fold_held(self, sequence: Sequence, blocks: int) -> None:
         """Take the contents of held blocks into the state; a window that disagrees with the full group shows."""
         contents = self.pool.contents
-        for index in range(sequence.folded, blocks):
+        for index in range(sequence.folded, blocks if self._config.content else 0):
             content = contents[sequence.tables[0][index]]
             sequence.state = fold(sequence.state, content)
             for table in sequence.tables[1:]:

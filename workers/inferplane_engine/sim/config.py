@@ -59,6 +59,8 @@ class EngineConfig:
     """Step one by one; False: compute runs of plain decode steps at once."""
     content: bool = True
     """Compute contents and tokens; False: time and blocks only (tokens are the vocabulary's first word)."""
+    every_token: bool = True
+    """Say every token; False: only the first of an answer, for whoever counts nothing but times."""
 
     def __post_init__(self) -> None:
         if self.groups[0].kind is not GroupKind.FULL:

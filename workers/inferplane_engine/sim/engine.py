@@ -79,12 +79,14 @@ class SimEngine:
         """Queue a request; it joins the next step."""
         if request.request_id in self._sequences or request.request_id in self._leases:
             raise ValueError(f"request {request.request_id!r} is already here")
-        room = self.config.max_model_len - len(request.prompt)
-        if not request.prompt or room < 1:
+        room = self.config.max_model_len - request.prompt_tokens
+        if request.prompt_tokens < 1 or room < 1:
             raise ValueError(
                 f"a prompt has 1 to {self.config.max_model_len - 1} tokens (max_model_len - 1), "
-                f"not {len(request.prompt)}"
+                f"not {request.prompt_tokens}"
             )
+        if request.outline is not None and (self.config.content or request.prompt):
+            raise ValueError("outline: only without contents, and in place of the prompt")
         if request.max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {request.max_tokens}")
         self._interrupt(now)
@@ -337,16 +339,17 @@ class SimEngine:
         self._flush(at)
         once = (at,)
         for sequence in run.sequences:
-            tokens = sequence.tokens
-            if sequence.phase is not Phase.RUNNING or sequence.computed < len(tokens):
+            if sequence.phase is not Phase.RUNNING or sequence.computed < sequence.length:
                 continue
             said = self._voice.say(sequence)
-            if len(tokens) == sequence.prompt_length:
+            first = sequence.length == sequence.prompt_length
+            if first:
                 sequence.first_token_at = at
-            tokens.extend(said)
+            self._extend(sequence, said)
             sequence.computed += len(said) - 1
-            self._events.append(Tokens(sequence.request.request_id, said, once * len(said)))
-            if len(tokens) >= sequence.full_length or self._voice.stopped(sequence):
+            if first or self.config.every_token:
+                self._events.append(Tokens(sequence.request.request_id, said, once * len(said)))
+            if sequence.length >= sequence.full_length or self._voice.stopped(sequence):
                 self._end(sequence, at)
 
     def _end_steps(self, run: Run, over: int) -> None:
@@ -357,8 +360,9 @@ class SimEngine:
         times = tuple(run.ends[start:over])
         for sequence in run.sequences:
             said = self._voice.say_many(sequence, over - start)
-            sequence.tokens.extend(said)
-            self._events.append(Tokens(sequence.request.request_id, said, times))
+            self._extend(sequence, said)
+            if self.config.every_token:
+                self._events.append(Tokens(sequence.request.request_id, said, times))
         count = min(over, len(run.ends) - 1) - start
         schedule_many(run, start, count, cache=self._cache, block_size=self.config.block_size, flush=self._flush)
         self._scheduler.counters.steps += count
@@ -366,8 +370,13 @@ class SimEngine:
             return
         self._run = None
         for sequence in run.sequences:
-            if len(sequence.tokens) >= sequence.full_length or self._voice.stopped(sequence):
+            if sequence.length >= sequence.full_length or self._voice.stopped(sequence):
                 self._end(sequence, times[-1])
+
+    def _extend(self, sequence: Sequence, said: tuple[int, ...]) -> None:
+        sequence.length += len(said)
+        if sequence.request.outline is None:
+            sequence.tokens.extend(said)
 
     # Ends.
 

@@ -1,6 +1,6 @@
 """What the core tells its driver: values only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -142,11 +142,21 @@ class RemoteSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """Stands for a prompt whose tokens nobody needs: a simulation of time and blocks, without contents."""
+
+    tokens: int
+    hashes: Sequence[int]
+    """Names of the full blocks of prompt and answer, chained; the cache goes by them alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineRequest:
     """One sequence to compute."""
 
     request_id: str
     prompt: tuple[int, ...]
+    """Empty where an outline stands for it."""
     max_tokens: int
     salt: str = ""
     adapter: str = ""
@@ -162,6 +172,11 @@ class EngineRequest:
     """Producer: keep the blocks when done, for a consumer to pull."""
     source: RemoteSource | None = None
     """Consumer: pull the prompt's KV from here."""
+    outline: Outline | None = None
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt) if self.outline is None else self.outline.tokens
 
 
 @dataclass(frozen=True, slots=True)

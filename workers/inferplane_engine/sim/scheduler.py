@@ -110,7 +110,7 @@ class Scheduler:
         size = self._config.block_size
         while len(schedule.sequences) < len(self.running) and budget > 0:
             sequence = self.running[len(schedule.sequences)]
-            new = min(len(sequence.tokens) - sequence.computed, budget)
+            new = min(sequence.length - sequence.computed, budget)
             if self._plain and new == 1 and 0 < sequence.computed % size < size - 1:
                 # Inside a block: nothing to take and nothing to store.
                 sequence.computed += 1
@@ -167,7 +167,7 @@ class Scheduler:
             budget -= new
 
     def _admit_ready(self, schedule: Schedule, sequence: Sequence, budget: int) -> int | None:
-        new = min(len(sequence.tokens) - sequence.computed, budget)
+        new = min(sequence.length - sequence.computed, budget)
         if self._cache.needed(sequence, sequence.computed + new) > self._cache.pool.free:
             return None
         self._place(schedule, sequence, new)
@@ -179,7 +179,7 @@ class Scheduler:
         source = None if sequence.source_used else sequence.request.source
         if source is not None:
             return self._admit_pull(schedule, sequence, hit, source, now)
-        length = len(sequence.tokens)
+        length = sequence.length
         new = min(length - hit.tokens, budget)
         whole = self._cache.needed(sequence, length, hit, whole=True)
         if max(whole, self._cache.needed(sequence, hit.tokens + new, hit)) > self._cache.pool.free:
@@ -195,8 +195,8 @@ class Scheduler:
         """Reserve blocks for a transfer, beside what running prefills still need."""
         length = sequence.prompt_length
         name = sequence.request.request_id
-        unfinished = (other for other in self.running if other.computed < len(other.tokens))
-        reserved = sum(self._cache.needed(other, len(other.tokens)) for other in unfinished)
+        unfinished = (other for other in self.running if other.computed < other.length)
+        reserved = sum(self._cache.needed(other, other.length) for other in unfinished)
         if self._cache.needed(sequence, length, hit) > self._cache.pool.free - reserved:
             return None
         first = hit.tokens // self._config.block_size
@@ -216,10 +216,10 @@ class Scheduler:
 
     def _count_hit(self, sequence: Sequence, local: int, *, external: int) -> None:
         counters = self.counters
-        counters.prefix_queries += len(sequence.tokens)
+        counters.prefix_queries += sequence.length
         counters.prefix_hits += local
         if external:
-            counters.external_queries += len(sequence.tokens) - local
+            counters.external_queries += sequence.length - local
             counters.external_hits += external
         if sequence.local_cached < 0:
             sequence.local_cached = local

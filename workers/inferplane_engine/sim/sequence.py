@@ -1,5 +1,6 @@
 """One request on its way through the engine: tokens, block tables, state; mutable, owned by the core."""
 
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -68,7 +69,9 @@ class Sequence:
     submitted_at: float
     groups: int
     tokens: list[int] = field(default_factory=list[int])
-    """Prompt and output."""
+    """Prompt and output; nothing where the request is outlined."""
+    length: int = 0
+    """Tokens of prompt and output."""
     phase: Phase = Phase.WAITING
     computed: int = 0
     """Tokens whose KV is held."""
@@ -95,13 +98,13 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.tokens = list(self.request.prompt)
-        self.prompt_length = len(self.tokens)
+        self.prompt_length = self.length = self.request.prompt_tokens
         self.full_length = self.prompt_length + self.max_tokens
         self.forget()
 
     @property
     def outputs(self) -> int:
-        return len(self.tokens) - self.prompt_length
+        return self.length - self.prompt_length
 
     def forget(self) -> None:
         """Hold nothing: as before the first step, or after a preemption."""
@@ -127,8 +130,10 @@ class Sequence:
         """Return the part of the extra keys that stands for computed content, beyond adapter and salt."""
         return self.request.extra_keys.get(block) if self.request.extra_keys else None
 
-    def block_hashes(self, block_size: int) -> list[int]:
-        """Chained hashes of all full blocks of tokens known so far."""
+    def block_hashes(self, block_size: int) -> Items[int]:
+        """Chained hashes of all full blocks of tokens known so far, and of later ones where they are given."""
+        if self.request.outline is not None:
+            return self.request.outline.hashes
         while (len(self.hashes) + 1) * block_size <= len(self.tokens):
             index = len(self.hashes)
             parent = self.hashes[-1] if self.hashes else 0

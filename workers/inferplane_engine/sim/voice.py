@@ -18,9 +18,9 @@ class Voice:
     def draft_tokens(self, sequence: Sequence, new: int) -> int:
         """Count the speculated tokens that need a place in a step that computes `new` tokens."""
         speculation = self._config.speculation
-        if speculation is None or sequence.outputs == 0 or sequence.computed + new < len(sequence.tokens):
+        if speculation is None or sequence.outputs == 0 or sequence.computed + new < sequence.length:
             return 0
-        return min(speculation.tokens, self._config.max_model_len - len(sequence.tokens))
+        return min(speculation.tokens, self._config.max_model_len - sequence.length)
 
     def say(self, sequence: Sequence) -> tuple[int, ...]:
         """Say one token, and the drafts that are accepted."""

@@ -1,6 +1,6 @@
 """Routing policies by name; adding one touches this table alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from inferplane_router.core.placing import Policy
@@ -15,8 +15,8 @@ POLICIES: Final[dict[str, Callable[[], Policy]]] = {
 }
 
 
-def make_policy(name: str) -> Policy:
-    """Make the policy that a service names."""
-    if name not in POLICIES:
-        raise ValueError(f"policy {name!r} is not known; use one of {', '.join(sorted(POLICIES))}")
-    return POLICIES[name]()
+def make_policy(name: str, policies: Mapping[str, Callable[[], Policy]] = POLICIES) -> Policy:
+    """Make the policy that a service names, out of these."""
+    if name not in policies:
+        raise ValueError(f"policy {name!r} is not known; use one of {', '.join(sorted(policies))}")
+    return policies[name]()
