@@ -79,48 +79,12 @@ class Agent:
         self._pool = UpstreamPool()
         self.metrics = AgentMetrics()
         self.files = ServedFiles(config)
-        self.announcer = Announcer(
-            identity=_identity(config),
-            block_size=config.block_size,
-            dp_size=config.dp_size,
-            kv_events=bool(config.kv_events),
-            metrics=self.metrics,
-            later=self._loop.call_later,
-            new_epoch=lambda: secrets.randbits(63) | 1,
-            schedule=self._schedule_flush,
-        )
+        self.announcer = self._make_announcer()
         self.gate = Gate(now=clock.monotonic, grace_s=config.drain_grace, on_change=self.announcer.phase_changed)
         self.adapters = Adapters(limit=config.max_adapters, reserved=config.names, on_change=self._adapters_changed)
-        self._loader = AdapterLoader(
-            self.adapters,
-            client=EngineClient(self._pool, config.engine_url),
-            dialect=ADAPTER_DIALECTS[config.engine],
-            source=AdapterSource(
-                config.adapter_root, DownloadingHub(config.adapter_cache, config.hub_endpoint, config.hub_ca)
-            ),
-            state_dir=config.state_dir,
-        )
-        adapter = ADAPTERS[config.engine]
-        self.transfers = Transfers(lease_s=adapter.traits.lease_s)
-        self.data_path = DataPath(
-            settings=DataPathSettings(
-                worker_id=config.worker_id,
-                engine_address=config.engine_url,
-                role=Side.PREFILL if config.role is Role.PREFILL else Side.DECODE,
-                model=config.names[0],
-                prefill_silence_s=config.prefill_silence,
-                engine_silence_s=config.engine_silence,
-                bootstrap_port=config.bootstrap_port,
-            ),
-            adapter=adapter,
-            upstream=self._pool,
-            gate=self.gate,
-            ledger=self.announcer.ledger,
-            transfers=self.transfers,
-            observer=self.announcer,
-            now=clock.monotonic,
-            adapters=self.adapters,
-        )
+        self._loader = _adapter_loader(config, self.adapters, self._pool)
+        self.transfers = Transfers(lease_s=ADAPTERS[config.engine].traits.lease_s)
+        self.data_path = self._make_data_path()
         self.jobs: JobContext = self.data_path.context
         self.jobs.peers = Peers(interval_s=config.canary_interval)
         self.blocks = Blocks(config, self.announcer, self._progress, adapters=self.adapters.meaning)
@@ -131,39 +95,15 @@ class Agent:
             now=clock.monotonic,
             timeout_s=config.drain_timeout,
         )
-        routes = Routes(
-            data_path=self.data_path,
-            gate=self.gate,
-            transfers=self.transfers,
-            files=self.files,
-            start_drain=self._start_drain,
-        )
-        self._http = HttpServer(routes, limits=Limits())
+        self._http = HttpServer(self._routes(), limits=Limits())
         self._metrics_http = HttpServer(
             self.metrics.handler(self.announcer.refresh_metrics), limits=Limits(max_connections=64)
         )
         control = AdapterRoutes(self.adapters, max_rank=config.max_adapter_rank)
         self._control_http = HttpServer(control, limits=Limits(max_body_bytes=65_536, max_connections=64))
         self._stream = StreamServer(self.announcer.hub, wall=clock.wall)
-        self._watch = EngineWatch(
-            config=config,
-            client=EngineClient(self._pool, config.engine_url),
-            gate=self.gate,
-            announcer=self.announcer,
-            jobs=self.jobs,
-            memory=CanaryMemory(config.state_dir),
-            starts=self,
-            now=clock.monotonic,
-            periods=periods,
-        )
-        self._transfer_watch = TransferWatch(
-            config=config,
-            peers=self.jobs.peers,
-            gate=self.gate,
-            own=lambda: EngineClient(self._pool, self.announcer.identity.http_address),
-            changed=lambda: self.metrics.distrusted_peers(self.jobs.peers.distrusted),
-            now=clock.monotonic,
-        )
+        self._watch = self._make_watch(periods)
+        self._transfer_watch = self._make_transfer_watch(self.jobs.peers)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Listening]:
@@ -200,6 +140,68 @@ class Agent:
 
     async def drain(self) -> Left:
         return await self._drain.run()
+
+    # Parts with much to be told, in the order in which they are made.
+
+    def _make_announcer(self) -> Announcer:
+        config = self._config
+        return Announcer(
+            identity=_identity(config),
+            block_size=config.block_size,
+            dp_size=config.dp_size,
+            kv_events=bool(config.kv_events),
+            metrics=self.metrics,
+            later=self._loop.call_later,
+            new_epoch=lambda: secrets.randbits(63) | 1,
+            schedule=self._schedule_flush,
+        )
+
+    def _make_data_path(self) -> DataPath:
+        return DataPath(
+            settings=_data_path_settings(self._config),
+            adapter=ADAPTERS[self._config.engine],
+            upstream=self._pool,
+            gate=self.gate,
+            ledger=self.announcer.ledger,
+            transfers=self.transfers,
+            observer=self.announcer,
+            now=self._clock.monotonic,
+            adapters=self.adapters,
+        )
+
+    def _routes(self) -> Routes:
+        return Routes(
+            data_path=self.data_path,
+            gate=self.gate,
+            transfers=self.transfers,
+            files=self.files,
+            start_drain=self._start_drain,
+        )
+
+    def _make_watch(self, periods: Periods | None) -> EngineWatch:
+        return EngineWatch(
+            config=self._config,
+            client=EngineClient(self._pool, self._config.engine_url),
+            gate=self.gate,
+            announcer=self.announcer,
+            jobs=self.jobs,
+            memory=CanaryMemory(self._config.state_dir),
+            starts=self,
+            now=self._clock.monotonic,
+            periods=periods,
+        )
+
+    def _make_transfer_watch(self, peers: Peers) -> TransferWatch:
+        return TransferWatch(
+            config=self._config,
+            peers=peers,
+            gate=self.gate,
+            own=lambda: EngineClient(self._pool, self.announcer.identity.http_address),
+            changed=lambda: self.metrics.distrusted_peers(peers.distrusted),
+            now=self._clock.monotonic,
+        )
+
+    # Listening and ending.
 
     async def _listen(self) -> Listening:
         config = self._config
@@ -253,6 +255,29 @@ class Agent:
 
     def _progress(self) -> None:
         self.jobs.progress_at = self._clock.monotonic()
+
+
+def _adapter_loader(config: AgentConfig, adapters: Adapters, pool: UpstreamPool) -> AdapterLoader:
+    hub = DownloadingHub(config.adapter_cache, config.hub_endpoint, config.hub_ca)
+    return AdapterLoader(
+        adapters,
+        client=EngineClient(pool, config.engine_url),
+        dialect=ADAPTER_DIALECTS[config.engine],
+        source=AdapterSource(config.adapter_root, hub),
+        state_dir=config.state_dir,
+    )
+
+
+def _data_path_settings(config: AgentConfig) -> DataPathSettings:
+    return DataPathSettings(
+        worker_id=config.worker_id,
+        engine_address=config.engine_url,
+        role=Side.PREFILL if config.role is Role.PREFILL else Side.DECODE,
+        model=config.names[0],
+        prefill_silence_s=config.prefill_silence,
+        engine_silence_s=config.engine_silence,
+        bootstrap_port=config.bootstrap_port,
+    )
 
 
 async def _bound(flag: str, address: str, starting: Awaitable[T]) -> T:
