@@ -5,6 +5,7 @@ this machine, read-only, into the image that holds everything else, since no ima
 """
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def service(namespace: str, image: str) -> dict[str, Any]:
     engine = {
         "name": "engine",
         "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()],
+        "securityContext": {"runAsUser": os.getuid(), "runAsNonRoot": False},  # whose home the interpreter may be in
     }
     volumes = [{"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in folders.items()]
     pool = {

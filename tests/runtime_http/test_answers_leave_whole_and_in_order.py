@@ -301,15 +301,37 @@ def test_one_connection_too_many_is_told_so() -> None:
 def test_while_draining_the_last_answer_says_close() -> None:
     world = World()
     client, idle = world.connect(), world.connect()
-    client.send(GET % 1)
-    world.server.draining = True
-    idle.connection.close_if_idle()
-    client.connection.close_if_idle()
+    idle.send(GET % 1)
     world.seen[0][1].respond(Response(200))
+    client.send(GET % 2)
+    begin_draining(world)
+    world.seen[1][1].respond(Response(200))
 
     assert idle.transport.is_closing()
     assert b"connection: close" in client.got
     assert client.transport.is_closing()
+
+
+def begin_draining(world: World) -> None:
+    world.server.draining = True
+    for connection in list(world.server.connections):
+        connection.close_if_idle()
+
+
+def test_while_draining_a_connection_that_is_new_may_still_send_its_first_request() -> None:
+    world = World()
+    slow, silent = world.connect(), world.connect()
+    begin_draining(world)
+    world.advance(9)
+    slow.send(GET % 1)
+    world.seen[0][1].respond(Response(200))
+    world.advance(2)
+
+    assert slow.statuses == [200]
+    assert b"connection: close" in slow.got
+    assert slow.transport.is_closing()
+    assert silent.transport.is_closing()
+    assert silent.got == b""
 
 
 @settings(deadline=None)

@@ -110,7 +110,7 @@ class HttpServer:
         """Finish what runs and accept nothing more; return how many connections had to be reset.
 
         For `lame_duck_s` new connections are still served, each answer saying `connection: close`, so that those who
-        have not yet heard of the drain lose nothing.
+        have not yet heard of the drain lose nothing.  A connection without any request gets `header_timeout_s` more.
         """
         self.draining = True
         if lame_duck_s > 0:
@@ -154,6 +154,7 @@ class ServerConnection(asyncio.Protocol):
         "_lingering",
         "_parser",
         "_reading",
+        "_served",
         "deadline",
         "server",
         "transport",
@@ -169,6 +170,7 @@ class ServerConnection(asyncio.Protocol):
         self._advancing = False
         self._awaited = ReadPhase.IDLE
         self._reading = True
+        self._served = False
         self._lingering = False
         self._lingered = 0
 
@@ -241,8 +243,16 @@ class ServerConnection(asyncio.Protocol):
         self.transport.abort()
 
     def close_if_idle(self) -> None:
-        if self._current is None and self._parser.phase is ReadPhase.IDLE and not self._parser.ready:
+        """Close a connection that waits for nothing.
+
+        A new one waits for its first request: who has just been let in is busy writing it, and is given a head's time.
+        """
+        if self._current is not None or self._parser.phase is not ReadPhase.IDLE or self._parser.ready:
+            return
+        if self._served:
             self.transport.close()
+        else:
+            self.deadline = min(self.deadline, self.server.now() + self.server.limits.header_timeout_s)
 
     def expired(self) -> None:
         if self._lingering or self._parser.phase is ReadPhase.IDLE:
@@ -273,6 +283,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _serve(self) -> None:
         incoming = self._parser.ready.popleft()
+        self._served = True
         self.deadline = _NEVER
         self._awaited = ReadPhase.IDLE
         request = incoming.request
