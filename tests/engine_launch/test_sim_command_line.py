@@ -6,7 +6,6 @@ import pytest
 
 from inferplane_api.v1alpha1.engine import EngineType, SimFault, SimFaultKind, SimOptions
 from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, LaunchError, LaunchSpec, launch
-from inferplane_engine.sim.faults import FaultKind
 from inferplane_workers.sim.options import LoraOptions, parse_options
 
 SPEC = LaunchSpec(
@@ -62,7 +61,7 @@ def test_the_engine_understands_every_flag_it_is_given() -> None:
     assert options.transfer is not None
     assert (options.transfer.role, options.transfer.port) == ("kv_consumer", 5601)
     slow, error = options.faults
-    assert (slow.kind, slow.after_s, slow.duration_s, slow.factor) == (FaultKind.SLOW, 1.5, 2.0, 3.0)
+    assert (slow.kind, slow.after_s, slow.duration_s, slow.factor) == (SimFaultKind.SLOW, 1.5, 2.0, 3.0)
     assert (error.at_request, error.status) == (3, 503)
 
 
@@ -82,10 +81,6 @@ def test_an_aggregated_engine_transfers_nothing() -> None:
     started = launch(replace(SPEC, role=EngineRole.AGGREGATED))
 
     assert parse_options(started.args, dict(started.env)).transfer is None
-
-
-def test_every_fault_of_the_resource_is_one_of_the_engine() -> None:
-    assert {kind.value for kind in FaultKind} == {kind.value for kind in SimFaultKind}
 
 
 def test_an_unknown_profile_is_named_with_what_there_is() -> None:

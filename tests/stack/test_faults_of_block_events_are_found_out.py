@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from inferplane_api.proto.router_pb2 import DecisionRecord
-from inferplane_engine.sim.faults import FaultKind
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_router.core.values import KvMode, Mismatch
 from inferplane_workers.agent.config import Role
 from inferplane_workers.testing import QUICK, until
@@ -26,7 +26,7 @@ def ask(number: int, words: int = 60) -> dict[str, Any]:
     return {"model": "tiny", "prompt": text, "max_tokens": 4, "ignore_eos": True}
 
 
-def aggregated(kind: FaultKind, probability: float, **changes: Any) -> Sequence[WorkerSpec]:
+def aggregated(kind: SimFaultKind, probability: float, **changes: Any) -> Sequence[WorkerSpec]:
     fault: Mapping[str, Any] = {"kind": kind.value, "probability": probability}
     return [WorkerSpec("d0", Role.DECODE, [fault], changes=changes)]
 
@@ -51,8 +51,10 @@ def exact(record: DecisionRecord) -> bool:
     return record.predicted_prefill_cached_tokens == record.observed[0].cached_tokens
 
 
-@pytest.mark.parametrize("kind", [FaultKind.LOST_EVENTS, FaultKind.DUPLICATE_EVENTS, FaultKind.REORDERED_EVENTS])
-def test_what_replay_can_close_costs_nothing(tmp_path: Path, kind: FaultKind) -> None:
+@pytest.mark.parametrize(
+    "kind", [SimFaultKind.LOST_EVENTS, SimFaultKind.DUPLICATE_EVENTS, SimFaultKind.REORDERED_EVENTS]
+)
+def test_what_replay_can_close_costs_nothing(tmp_path: Path, kind: SimFaultKind) -> None:
     async def scenario(service: OneLoopService) -> None:
         first = await served(service, [ask(number) for number in range(8)], "first")
         rank = service.workers["d0"].agent.blocks.ranks[0]
@@ -107,15 +109,17 @@ def test_events_that_nobody_has_any_more_make_the_worker_suspect_until_its_cache
     in_one_loop(tmp_path, [spec], scenario)
 
 
-@pytest.mark.parametrize(("kind", "probability"), [(FaultKind.SILENT_EVENTS, 1.0), (FaultKind.SILENT_EVENTS, 0.5)])
+@pytest.mark.parametrize(
+    ("kind", "probability"), [(SimFaultKind.SILENT_EVENTS, 1.0), (SimFaultKind.SILENT_EVENTS, 0.5)]
+)
 def test_events_that_are_missing_without_a_gap_are_noticed_by_what_the_engine_reports(
-    tmp_path: Path, kind: FaultKind, probability: float
+    tmp_path: Path, kind: SimFaultKind, probability: float
 ) -> None:
     await_conviction(tmp_path, aggregated(kind, probability), {Mismatch.EVENTS_OFF, Mismatch.LOST_EVENTS})
 
 
 def test_events_with_wrong_hashes_are_noticed_by_the_agent(tmp_path: Path) -> None:
-    await_conviction(tmp_path, aggregated(FaultKind.WRONG_EVENTS, 0.5), {Mismatch.LOST_EVENTS, Mismatch.HASH_SEED})
+    await_conviction(tmp_path, aggregated(SimFaultKind.WRONG_EVENTS, 0.5), {Mismatch.LOST_EVENTS, Mismatch.HASH_SEED})
 
 
 def await_conviction(folder: Path, specs: Sequence[WorkerSpec], causes: set[Mismatch]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferplane_engine.sim.faults import FaultKind
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_router.core.values import Health
 from inferplane_workers.agent.config import Role
 from inferplane_workers.agent.gate import Phase
@@ -30,14 +30,16 @@ def known_answer(folder: Path) -> str:
     return asyncio.run(reference_answers(folder, TEXT, [CANARY]))[0]
 
 
-def corrupt(kind: FaultKind, **fields: Any) -> list[Mapping[str, Any]]:
+def corrupt(kind: SimFaultKind, **fields: Any) -> list[Mapping[str, Any]]:
     return [{"kind": kind.value, "probability": 1, **fields}]
 
 
 def test_an_engine_that_computes_wrongly_from_its_start_gets_no_request(tmp_path: Path) -> None:
     known = known_answer(tmp_path)
     specs = [
-        WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_KV), changes={"canary_expect": known}, expected=False),
+        WorkerSpec(
+            "d0", Role.DECODE, corrupt(SimFaultKind.CORRUPT_KV), changes={"canary_expect": known}, expected=False
+        ),
         WorkerSpec("d1", Role.DECODE, changes={"canary_expect": known}),
     ]
 
@@ -55,7 +57,7 @@ def test_an_engine_that_computes_wrongly_from_its_start_gets_no_request(tmp_path
 
 def test_an_engine_that_begins_to_compute_wrongly_is_taken_out_by_the_next_canary(tmp_path: Path) -> None:
     """Answers between the damage and the canary may be wrong: that is the canary's period."""
-    wrong_later = corrupt(FaultKind.CORRUPT_KV, after_s=10)  # of the engine, which is five times as fast
+    wrong_later = corrupt(SimFaultKind.CORRUPT_KV, after_s=10)  # of the engine, which is five times as fast
     specs = [
         WorkerSpec("d0", Role.DECODE, wrong_later, changes={"canary_interval": 0.2}),
         WorkerSpec("d1", Role.DECODE),
@@ -79,7 +81,7 @@ def test_blocks_that_arrive_damaged_are_found_out_and_their_sender_is_used_no_mo
     """Answers before the check may be wrong: it follows the first hand-over."""
     specs = [
         WorkerSpec("p0", Role.PREFILL),
-        WorkerSpec("d0", Role.DECODE, corrupt(FaultKind.CORRUPT_TRANSFER), changes={"transfer_check": True}),
+        WorkerSpec("d0", Role.DECODE, corrupt(SimFaultKind.CORRUPT_TRANSFER), changes={"transfer_check": True}),
     ]
 
     async def scenario(service: OneLoopService) -> None:

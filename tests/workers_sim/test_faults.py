@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from inferplane_engine.sim.faults import FaultKind, FaultPlan, parse_fault
+from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_engine.sim.faults import FaultPlan, parse_fault
 from inferplane_workers.sim.testing import Sim, serving
 
 ASK = {"prompt": "word " * 40, "max_tokens": 20, "ignore_eos": True}
@@ -77,7 +78,7 @@ def test_a_slow_engine_takes_longer_in_its_own_time() -> None:
 def test_faults_draw_the_same_for_the_same_seed() -> None:
     fault = parse_fault('{"kind": "lost-events", "probability": 0.5}')
     plans = [FaultPlan([fault], seed) for seed in (1, 1, 2)]
-    drawn = [[plan.chance(FaultKind.LOST_EVENTS, 0.0) for _ in range(50)] for plan in plans]
+    drawn = [[plan.chance(SimFaultKind.LOST_EVENTS, 0.0) for _ in range(50)] for plan in plans]
 
     assert drawn[0] == drawn[1] != drawn[2]
 

@@ -59,22 +59,32 @@ Arguments = Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(
 
 
 class SimFaultKind(StrEnum):
-    """What the simulated engine can do wrong; the engine itself says what each means."""
+    """What the simulated engine can do wrong."""
 
     CRASH = "crash"
+    """The process is gone at once, without a word."""
     HANG = "hang"
+    """Requests are taken, nothing is computed."""
     SLOW = "slow"
     LOST_EVENTS = "lost-events"
+    """A batch is not published; replay still has it."""
     FORGOTTEN_EVENTS = "forgotten-events"
+    """A batch is not published, and replay has lost it too: a gap that cannot be closed."""
     SILENT_EVENTS = "silent-events"
+    """Events are missing from a batch without a gap."""
     WRONG_EVENTS = "wrong-events"
+    """Hashes of a batch are others."""
     DUPLICATE_EVENTS = "duplicate-events"
     REORDERED_EVENTS = "reordered-events"
+    """A batch comes after its successor."""
     CORRUPT_KV = "corrupt-kv"
     CORRUPT_TRANSFER = "corrupt-transfer"
     REFUSE = "refuse"
+    """The connection is reset before an answer."""
     ERROR = "error"
+    """The request is answered with `status`."""
     STALLED_START = "stalled-start"
+    """The server is not ready for `duration_s`; 0: never."""
 
 
 class SimFault(WireModel):

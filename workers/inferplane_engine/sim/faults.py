@@ -10,46 +10,19 @@ does not depend on batching.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from random import Random
 from typing import cast
 
 import orjson
 
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_engine.sim.cache import Contents
 from inferplane_engine.sim.sequence import Damage
 
 
-class FaultKind(StrEnum):
-    CRASH = "crash"
-    """The process is gone at once, without a word."""
-    HANG = "hang"
-    """Requests are taken, nothing is computed."""
-    SLOW = "slow"
-    LOST_EVENTS = "lost-events"
-    """A batch is not published; replay still has it."""
-    FORGOTTEN_EVENTS = "forgotten-events"
-    """A batch is not published, and replay has lost it too: a gap that cannot be closed."""
-    SILENT_EVENTS = "silent-events"
-    """Events are missing from a batch without a gap."""
-    WRONG_EVENTS = "wrong-events"
-    """Hashes of a batch are others."""
-    DUPLICATE_EVENTS = "duplicate-events"
-    REORDERED_EVENTS = "reordered-events"
-    """A batch comes after its successor."""
-    CORRUPT_KV = "corrupt-kv"
-    CORRUPT_TRANSFER = "corrupt-transfer"
-    REFUSE = "refuse"
-    """The connection is reset before an answer."""
-    ERROR = "error"
-    """The request is answered with `status`."""
-    STALLED_START = "stalled-start"
-    """The server is not ready for `duration_s`; 0: never."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
-    kind: FaultKind
+    kind: SimFaultKind
     probability: float = 0.0
     """Chance per opportunity; 0: once, at `after_s` or at request `at_request`."""
     after_s: float = 0.0
@@ -88,9 +61,9 @@ def parse_fault(text: str) -> Fault:
             raise ValueError(f"{name}: a whole number, not {entry!r}")
     kind = given.pop("kind", None)
     try:
-        fault = Fault(FaultKind(str(kind)), **given)  # type: ignore[arg-type]  # checked field by field above
+        fault = Fault(SimFaultKind(str(kind)), **given)  # type: ignore[arg-type]  # checked field by field above
     except ValueError:
-        raise ValueError(f"kind: one of {', '.join(FaultKind)}, not {kind!r}") from None
+        raise ValueError(f"kind: one of {', '.join(SimFaultKind)}, not {kind!r}") from None
     if fault.probability > 1:
         raise ValueError(f"probability: 0 to 1, not {fault.probability}")
     if fault.factor <= 0:
@@ -118,12 +91,12 @@ class FaultPlan:
         self._faults = tuple(faults)
         self._rng = Random(seed)  # noqa: S311  reproducible, not secret
         self._once: set[int] = set()
-        corrupt = self.named(FaultKind.CORRUPT_KV)
+        corrupt = self.named(SimFaultKind.CORRUPT_KV)
         self.damage = SeededDamage(seed, max((fault.probability or 1.0 for fault in corrupt), default=0.0))
         self._damage_after = min((fault.after_s for fault in corrupt), default=math.inf)
         self.damage.active = self._damage_after <= 0
 
-    def named(self, kind: FaultKind) -> list[Fault]:
+    def named(self, kind: SimFaultKind) -> list[Fault]:
         return [fault for fault in self._faults if fault.kind is kind]
 
     def tick(self, now: float) -> None:
@@ -132,7 +105,7 @@ class FaultPlan:
 
     def on_steps(self, steps: int, now: float) -> list[Fault]:
         """Crash, hang and slowness after `steps` more steps."""
-        kinds = (FaultKind.CRASH, FaultKind.HANG, FaultKind.SLOW)
+        kinds = (SimFaultKind.CRASH, SimFaultKind.HANG, SimFaultKind.SLOW)
         return [fault for index, fault in self._candidates(kinds, now) if self._happens(index, fault, steps)]
 
     def on_request(self, number: int, now: float) -> list[Fault]:
@@ -142,23 +115,23 @@ class FaultPlan:
             if fault.at_request is not None:
                 hit = fault.at_request == number
             else:
-                hit = fault.kind in (FaultKind.REFUSE, FaultKind.ERROR) and self._draw(fault.probability)
+                hit = fault.kind in (SimFaultKind.REFUSE, SimFaultKind.ERROR) and self._draw(fault.probability)
             if hit and now >= fault.after_s:
                 met.append(fault)
         return met
 
-    def chance(self, kind: FaultKind, now: float) -> bool:
+    def chance(self, kind: SimFaultKind, now: float) -> bool:
         """One opportunity for an event batch or a transfer."""
         return any(self._happens(index, fault, 1) for index, fault in self._candidates((kind,), now))
 
     def corrupt(self, contents: Contents, now: float) -> Contents:
         """Return what a transfer delivers."""
-        if not self.chance(FaultKind.CORRUPT_TRANSFER, now):
+        if not self.chance(SimFaultKind.CORRUPT_TRANSFER, now):
             return contents
         victim = self._rng.randrange(len(contents[0]))
         return (tuple(value ^ (index == victim) for index, value in enumerate(contents[0])), *contents[1:])
 
-    def _candidates(self, kinds: tuple[FaultKind, ...], now: float) -> list[tuple[int, Fault]]:
+    def _candidates(self, kinds: tuple[SimFaultKind, ...], now: float) -> list[tuple[int, Fault]]:
         return [
             (index, fault)
             for index, fault in enumerate(self._faults)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_engine.sim.engine import SimEngine
-from inferplane_engine.sim.faults import FaultKind, FaultPlan
+from inferplane_engine.sim.faults import FaultPlan
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.http.server import HttpServer
 from inferplane_workers.sim.driver import EngineDriver
@@ -150,7 +151,7 @@ async def _start_up(options: SimOptions) -> None:
     if options.simulate_start:
         await asyncio.sleep(options.profile.start_up.total_s / options.speed)
     for fault in options.faults:
-        if fault.kind is not FaultKind.STALLED_START:
+        if fault.kind is not SimFaultKind.STALLED_START:
             continue
         _log.warning("start stalls on purpose", seconds=fault.duration_s)
         if fault.duration_s:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_engine.sim.engine import SimEngine
 from inferplane_engine.sim.events import (
     CacheChanged,
@@ -23,7 +24,7 @@ from inferplane_engine.sim.events import (
     RemoteSource,
     Tokens,
 )
-from inferplane_engine.sim.faults import Fault, FaultKind, FaultPlan
+from inferplane_engine.sim.faults import Fault, FaultPlan
 from inferplane_engine.timing import TimingProfile, transfer_s
 from inferplane_workers.sim import side_channel
 from inferplane_workers.sim.publisher import EventPublisher
@@ -110,13 +111,13 @@ class EngineDriver:
 
     def meet(self, fault: Fault) -> None:
         """Suffer a fault of the whole engine."""
-        if fault.kind is FaultKind.CRASH:
+        if fault.kind is SimFaultKind.CRASH:
             self._on_crash()
-        elif fault.kind is FaultKind.HANG:
+        elif fault.kind is SimFaultKind.HANG:
             self.engine.hang(self.now())
             if fault.duration_s:
                 self._loop.call_later(fault.duration_s / self._speed, self.tell, _wake)
-        elif fault.kind is FaultKind.SLOW:
+        elif fault.kind is SimFaultKind.SLOW:
             self.engine.slow(fault.factor, self.now())
             if fault.duration_s:
                 self._loop.call_later(fault.duration_s / self._speed, self.tell, _normal_speed)

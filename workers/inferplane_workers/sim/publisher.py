@@ -16,8 +16,9 @@ import msgspec
 import zmq
 import zmq.asyncio
 
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_engine.sim.events import BlocksRemoved, BlocksStored, CacheEvent
-from inferplane_engine.sim.faults import FaultKind, FaultPlan
+from inferplane_engine.sim.faults import FaultPlan
 from inferplane_workers.sim.options import EventsConfig, OptionsError
 
 _END = (-1).to_bytes(8, "big", signed=True)
@@ -137,28 +138,28 @@ class EventPublisher:
         """Send one step's events as one batch."""
         now = self._now()
         sent = list(events)
-        if self._faults.chance(FaultKind.SILENT_EVENTS, now):
+        if self._faults.chance(SimFaultKind.SILENT_EVENTS, now):
             sent = sent[1:]
         encoded = [encode_event(event, positional=self._config.positional) for event in self._wronged(sent, now)]
         sequence, self._sequence = self._sequence, self._sequence + 1
         payload = self._encoder.encode([time.time(), encoded, self._rank])
-        if self._faults.chance(FaultKind.FORGOTTEN_EVENTS, now):
+        if self._faults.chance(SimFaultKind.FORGOTTEN_EVENTS, now):
             return
         self._buffer.append((sequence, payload))
-        if self._faults.chance(FaultKind.LOST_EVENTS, now):
+        if self._faults.chance(SimFaultKind.LOST_EVENTS, now):
             return
-        if self._faults.chance(FaultKind.REORDERED_EVENTS, now):
+        if self._faults.chance(SimFaultKind.REORDERED_EVENTS, now):
             self._held.append((sequence, payload))
             return
         self._send(sequence, payload)
-        if self._faults.chance(FaultKind.DUPLICATE_EVENTS, now):
+        if self._faults.chance(SimFaultKind.DUPLICATE_EVENTS, now):
             self._send(sequence, payload)
         held, self._held = self._held, []
         for late in held:
             self._send(*late)
 
     def _wronged(self, events: list[CacheEvent], now: float) -> list[CacheEvent]:
-        if not self._faults.chance(FaultKind.WRONG_EVENTS, now):
+        if not self._faults.chance(SimFaultKind.WRONG_EVENTS, now):
             return events
         return [_with_wrong_hashes(event) for event in events]
 

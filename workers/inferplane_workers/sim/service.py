@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
+from inferplane_api.v1alpha1.engine import SimFaultKind
 from inferplane_engine.sim.events import EngineRequest, Finished
-from inferplane_engine.sim.faults import FaultKind, FaultPlan
+from inferplane_engine.sim.faults import FaultPlan
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
 from inferplane_workers.sim import pooling
 from inferplane_workers.sim.adapters import LoadedAdapters
@@ -293,10 +294,10 @@ class SimService:
         """Meet the faults that this request was chosen for; True: there is nothing more to do."""
         over = False
         for fault in self._faults.on_request(self._requests, driver.now()):
-            if fault.kind is FaultKind.REFUSE:
+            if fault.kind is SimFaultKind.REFUSE:
                 exchange.abort()
                 over = True
-            elif fault.kind is FaultKind.ERROR:
+            elif fault.kind is SimFaultKind.ERROR:
                 raise ApiError(fault.status, "Injected failure.", kind="InternalServerError")
             else:
                 driver.meet(fault)
