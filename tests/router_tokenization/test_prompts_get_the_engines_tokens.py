@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from inferplane_api.catalogue import CatalogueService
@@ -21,6 +22,19 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 IMAGE: dict[str, Any] = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
 SERVICE = CatalogueService(name="s", served_names=("m",))
+LONG = "hello " * 50
+
+
+def size_of(body: Mapping[str, Any]) -> int:
+    return len(orjson.dumps(body))
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "hello", **fields}]}
+
+
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", **fields}}
 
 
 class World:
@@ -43,7 +57,7 @@ class World:
         return ResolvedModel("m", SERVICE, "m", facts=self.facts)
 
     async def encode(self, service: PromptService, path: str, body: Mapping[str, Any]) -> list[int] | None:
-        encoded = service.encode(self.model(), path, body)
+        encoded = service.encode(self.model(), path, body, size=size_of(body))
         prompt = encoded if isinstance(encoded, EncodedPrompt) else await encoded
         return None if prompt.tokens is None else [int(token) for token in prompt.tokens]
 
@@ -60,7 +74,7 @@ def test_the_first_request_waits_for_the_model_and_later_ones_do_not(world: Worl
     async def scenario() -> None:
         service = world.service()
         assert await world.encode(service, CHAT, HELLO) == world.expected(CHAT, HELLO)
-        at_once = service.encode(world.model(), CHAT, HELLO)
+        at_once = service.encode(world.model(), CHAT, HELLO, size=size_of(HELLO))
         assert isinstance(at_once, EncodedPrompt)
         assert at_once.templated
         assert at_once.tokens is not None
@@ -110,18 +124,31 @@ def test_a_damaged_cache_is_fetched_again(world: World) -> None:
     asyncio.run(scenario())
 
 
-def test_long_prompts_are_encoded_in_a_thread(tmp_path: Path) -> None:
-    world = World(tmp_path, long_prompt_chars=100)
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(TEXT, {"prompt": LONG}, id="prompt"),
+        pytest.param(CHAT, chat(content=LONG), id="content"),
+        pytest.param(CHAT, {"messages": [{"role": "user", "content": ""}] * 20}, id="many messages"),
+        pytest.param(CHAT, HELLO | {"tools": [tool(description=LONG)]}, id="tools"),
+        pytest.param(CHAT, chat(tool_calls=[tool(arguments="{}", name=LONG)]), id="calls"),
+        pytest.param(CHAT, HELLO | {"chat_template_kwargs": {"x": LONG}}, id="template arguments"),
+        pytest.param(CHAT, HELLO | {"documents": [{"text": LONG}]}, id="documents"),
+    ],
+)
+def test_bodies_that_are_long_in_any_way_are_encoded_in_a_thread(
+    tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
+    world = World(tmp_path, long_body_bytes=300)
 
     async def scenario() -> None:
         service = world.service()
         await world.encode(service, CHAT, HELLO)
-        body = {"prompt": "hello " * 50}
-        encoded = service.encode(world.model(), TEXT, body)
+        encoded = service.encode(world.model(), path, body, size=size_of(body))
         assert not isinstance(encoded, EncodedPrompt)
         prompt = await encoded
         assert prompt.tokens is not None
-        assert prompt.tokens.tolist() == world.expected(TEXT, body)
+        assert prompt.tokens.tolist() == world.expected(path, body)
         await service.close()
 
     asyncio.run(scenario())
@@ -234,7 +261,7 @@ def test_files_that_are_not_what_was_announced_are_not_used(world: World, digest
 def test_a_model_that_nobody_knows_yet_is_placed_without_tokens(world: World) -> None:
     async def scenario() -> None:
         service = world.service()
-        encoded = service.encode(ResolvedModel("m", SERVICE, "m"), CHAT, HELLO)
+        encoded = service.encode(ResolvedModel("m", SERVICE, "m"), CHAT, HELLO, size=size_of(HELLO))
         assert isinstance(encoded, EncodedPrompt)
         assert encoded.tokens is None
         await service.close()

@@ -153,7 +153,8 @@ class DataPlane:
             return placement
         begun = self.now()
         try:
-            encoded = self._prompts.encode(wish.model, wish.path.decode("ascii"), wish.body.body)
+            body = wish.body
+            encoded = self._prompts.encode(wish.model, wish.path.decode("ascii"), body.body, size=len(body.raw))
         except PromptRejectedError as error:
             self._refuse(placement, BadRequestError(error.message, param=error.param))
             return placement

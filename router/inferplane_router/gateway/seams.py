@@ -28,8 +28,10 @@ class PromptEncoder(Protocol):
     """Turns requests into tokens: at once where it can, later where an engine must be asked."""
 
     def encode(
-        self, model: ResolvedModel, path: str, body: Mapping[str, Any]
-    ) -> EncodedPrompt | Awaitable[EncodedPrompt]: ...
+        self, model: ResolvedModel, path: str, body: Mapping[str, Any], *, size: int
+    ) -> EncodedPrompt | Awaitable[EncodedPrompt]:
+        """Encode a body that came as `size` bytes of JSON: no text in it has more characters."""
+        ...
 
 
 class Announcer(Protocol):

@@ -130,8 +130,9 @@ class ByteEncoder:
         self.error = error
 
     def encode(
-        self, model: ResolvedModel, path: str, body: Mapping[str, Any]
+        self, model: ResolvedModel, path: str, body: Mapping[str, Any], *, size: int
     ) -> EncodedPrompt | Awaitable[EncodedPrompt]:
+        del size
         if self.error is not None:
             raise self.error
         if self.later is not None:

@@ -20,7 +20,6 @@ import numpy as np
 import structlog
 
 from inferplane_engine.tokens import ModelFiles, ModelFilesError, NotEncodableError, PromptEncoder
-from inferplane_engine.tokens.json_shapes import is_list, is_object
 from inferplane_engine.tokens.probes import TEXTS
 from inferplane_router.core.values import ModelFacts, ResolvedModel
 from inferplane_router.gateway.seams import EncodedPrompt
@@ -41,8 +40,9 @@ _log = structlog.get_logger("inferplane.tokenization")
 class TokenizationSettings:
     """Bounds; times in seconds."""
 
-    long_prompt_chars: int = 64 * 1024
-    """Prompts from this length on are encoded in a thread."""
+    long_body_bytes: int = 64 * 1024
+    """Bodies from this size on are encoded in a thread, whichever of their fields makes them long: a template prints
+    tools, calls and arguments of its own as well as contents."""
     wait_for_model_s: float = 2.0
     """How long a request waits for its model's encoder before it is placed without tokens."""
     retry_s: float = 5.0
@@ -80,7 +80,7 @@ class PromptService:
         self._threads = ThreadPoolExecutor(bounds.threads, thread_name_prefix="encode")
 
     def encode(
-        self, model: ResolvedModel, path: str, body: Mapping[str, Any]
+        self, model: ResolvedModel, path: str, body: Mapping[str, Any], *, size: int
     ) -> EncodedPrompt | Awaitable[EncodedPrompt]:
         """Return tokens, or what will give them; no tokens where they cannot be known."""
         facts = model.facts
@@ -88,10 +88,10 @@ class PromptService:
             return _UNKNOWN
         known = self.prepare(facts, model.model_name)
         if known.encoder is None:
-            return self._after_preparation(known, model, path, body)
+            return self._after_preparation(known, model, path, body, size)
         if not known.trusted:
             return self._by_engine(facts, model.model_name, path, body)
-        if _chars(body) >= self._settings.long_prompt_chars:
+        if size >= self._settings.long_body_bytes:
             return self._in_thread(known.encoder, model, path, body)
         try:
             return _given(path, known.encoder.encode(path, body).tokens)
@@ -174,13 +174,13 @@ class PromptService:
     # --- slow ways --------------------------------------------------------------------------------------------------
 
     async def _after_preparation(
-        self, known: _Model, model: ResolvedModel, path: str, body: Mapping[str, Any]
+        self, known: _Model, model: ResolvedModel, path: str, body: Mapping[str, Any], size: int
     ) -> EncodedPrompt:
         if known.preparing is not None:
             await asyncio.wait({known.preparing}, timeout=self._settings.wait_for_model_s)
         if known.encoder is None:
             return _UNKNOWN
-        encoded = self.encode(model, path, body)
+        encoded = self.encode(model, path, body, size=size)
         return encoded if isinstance(encoded, EncodedPrompt) else await encoded
 
     async def _in_thread(
@@ -224,19 +224,3 @@ def _report(encoder: PromptEncoder, *, digest: str, trusted: bool) -> None:
         chats_by_engine=encoder.refuses_chat,
         trusted=trusted,
     )
-
-
-def _chars(body: Mapping[str, Any]) -> int:
-    """Estimate a prompt's length without a walk into every part."""
-    messages: Any = body.get("messages")
-    if not is_list(messages):
-        return _length(body.get("prompt"))
-    return sum(_length(message.get("content")) for message in messages if is_object(message))
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if is_list(value):
-        return sum(map(_length, value))
-    return _length(value.get("text")) if is_object(value) else 1
