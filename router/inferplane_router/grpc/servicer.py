@@ -25,6 +25,7 @@ from inferplane_router.gateway.errors import (
 from inferplane_router.gateway.headers import HeaderWriter, Hints
 from inferplane_router.gateway.parse import ROUTES, ParsedBody, Route
 from inferplane_router.gateway.seams import EncodedPrompt
+from inferplane_router.grpc.hints import read_hints
 from inferplane_router.grpc.observations import Observations
 
 _REASONS: Final = {
@@ -119,13 +120,7 @@ class RouterServicer:
         route = ROUTES.get(path)
         if route is None:
             raise BadRequestError(f"path {request.path} is not routed", param="path")
-        hints = Hints(
-            request.request_id,
-            request.session,
-            request.priority,
-            request.ttft_limit_s or None,
-            request.tpot_limit_s or None,
-        )
+        hints = read_hints(request)
         if request.WhichOneof("prompt") == "body":
             return self._narrowed(
                 request, self._plane.read(path, route, request.body, hints, tenant=request.tenant)
