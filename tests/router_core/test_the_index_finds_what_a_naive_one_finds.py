@@ -6,7 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from inferplane_router.core.arena import Arena, Place
 from inferplane_router.core.block_index import DEVICE, DISK, FIRM, HOST, REMOTE, RESUMABLE, BlockIndex
+from inferplane_router.core.index_reader import IndexReader
 from inferplane_router.core.overlay import Overlay
 from inferplane_router.core.values import Hashes
 
@@ -119,9 +121,13 @@ class NaiveOverlay:
 
 
 class IndexMachine(RuleBasedStateMachine):
+    """An index in shared memory, read by its writer and by a reader."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.index = BlockIndex()
+        arena = Arena(1 << 24)
+        self.index = BlockIndex(memory=Place(arena, 3))
+        self.reader = IndexReader(arena, 3)
         self.overlay = Overlay()
         self.naive = NaiveIndex()
         self.guesses = NaiveOverlay()
@@ -224,6 +230,11 @@ class IndexMachine(RuleBasedStateMachine):
         for target in self.trusted:
             trusted[target >> 6] |= np.uint64(1 << (target & 63))
         self.index.find(keys_of(chain), trusted, self.overlay.cells, counts)
+        read = np.full_like(counts, -1)
+
+        assert self.reader.find(keys_of(chain), trusted, self.overlay.cells, read)
+        assert read.tolist() == counts.tolist()
+
         for target in TARGETS:
             is_trusted = target in self.trusted
             tiers = self.naive.tiers(target, chain, trusted=is_trusted, guesses=self.guesses.of(target))

@@ -8,115 +8,56 @@ at a resumable block; speculative heads give blocks back); at least an eighth of
 uses take no memory.
 
 Memory: 8 x (1 + words of all planes) bytes a slot, where a plane of workers takes a word per 64 targets and the remote
-plane one word in all (a bit a store).  Narrow tables (up to 16 bytes a slot) are half to seven eighths full, wide ones
-at least two thirds; while a table is rebuilt its old generation lives beside the new one.
-Readers in other processes are not served yet: the table is given by an allocator, so that shared memory can back it.
+plane one word in all (a bit a store).  `table` says how full tables are and what happens at their bound.
+There is one writer.  Given shared memory, others read along: see `arena` and `index_reader`.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inferplane_router.core import index_kernels as kernels
-from inferplane_router.core.index_kernels import DEVICE, DISK, FIRM, HOST, PLANES, REMOTE, RESUMABLE, Cells
+from inferplane_router.core.generations import COLUMNS, SHAPE, STORES, WIDTH, WORDS, Memory, head_size
+from inferplane_router.core.index_kernels import DEVICE, DISK, FIRM, HOST, PLANES, REMOTE, RESUMABLE, Cells, Words
 from inferplane_router.core.prefix_kernels import find
+from inferplane_router.core.table import MOST_BYTES, Table
 from inferplane_router.core.values import Hashes
 
-__all__ = ["DEVICE", "DISK", "FIRM", "HOST", "REMOTE", "RESUMABLE", "BlockIndex", "Table", "heap_cells"]
+__all__ = ["DEVICE", "DISK", "FIRM", "HOST", "REMOTE", "RESUMABLE", "BlockIndex"]
 
-_Number = TypeVar("_Number", np.uint64, np.int64)
-Allocate = Callable[[int], Cells]
-"""Number of cells -> a zeroed array of them."""
-
-_SMALLEST: Final = 1024
-_FULL: Final = 0.85
-_NARROW_CELLS: Final = 2
-_NARROW_FILL: Final = 0.66
-_WIDE_FILL: Final = 0.88
-"""How near to full a rebuilt table is: wide rows cost memory, narrow ones can afford to be rebuilt more rarely."""
-_STORES: Final = 64
 _BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
-
-
-def heap_cells(count: int) -> Cells:
-    """Allocate a table in this process's own memory."""
-    return np.zeros(count, np.uint64)
-
-
-class Table:
-    """An open-addressing table that grows, and shrinks when it is rebuilt."""
-
-    def __init__(self, *, words: int, allocate: Allocate = heap_cells, expected: int = 0, full: float = _FULL) -> None:
-        self._allocate = allocate
-        self._full = full
-        """Share of slots with a key at which the table is rebuilt: less is faster, more is smaller."""
-        self._smallest = max(_SMALLEST, int(expected / full) + 1)
-        self.width = np.uint64(words + 1)
-        self.cells = allocate((self._smallest + 1) * (words + 1))
-        self.used = 0
-        """Slots with a key, dead ones included."""
-        self._limit = int(self._smallest * full)
-
-    def store(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
-        """Set a bit; return for how many keys it was new."""
-        if self.used + keys.shape[0] > self._limit:
-            self.make_room(kernels.missing(self.cells, self.width, keys))  # a lower tier's keys are there already
-        taken, fresh = kernels.store(self.cells, self.width, keys, column, bit)
-        self.used += taken
-        return fresh
-
-    def make_room(self, keys: int) -> None:
-        """Rebuild the table unless so many new keys fit."""
-        if self.used + keys > self._limit:
-            self._rebuild(self.width, np.arange(self.width, dtype=np.uint64), keys)
-
-    def remove(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
-        return kernels.remove(self.cells, self.width, keys, column, bit)
-
-    def clear(self, column: np.uint64, bit: np.uint64) -> None:
-        kernels.clear(self.cells, self.width, column, bit)
-
-    def held(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
-        return kernels.held(self.cells, self.width, keys, column, bit)
-
-    def widen(self, words: int, moved_to: Hashes) -> None:
-        """Give every row `words` words; old column c goes to `moved_to[c]`."""
-        self._rebuild(np.uint64(words + 1), moved_to, 0)
-
-    def live(self) -> int:
-        """Count the keys that have a bit; sweeps the table."""
-        return kernels.count_live(self.cells, self.width)
-
-    @property
-    def nbytes(self) -> int:
-        return self.cells.nbytes
-
-    def _rebuild(self, width: np.uint64, moved_to: Hashes, room: int) -> None:
-        old, old_width = self.cells, self.width
-        fill = self._full * (_NARROW_FILL if width <= _NARROW_CELLS else _WIDE_FILL)
-        slots = max(self._smallest, int((self.live() + room) / fill) + 1)
-        self.cells, self.width = self._allocate((slots + 1) * int(width)), width
-        self.used = kernels.rebuild(old, old_width, self.cells, width, moved_to)
-        self._limit = int(slots * self._full)
 
 
 class BlockIndex:
     """Blocks of one key space on numbered targets."""
 
-    def __init__(self, *, allocate: Allocate = heap_cells, expected_blocks: int = 0) -> None:
+    def __init__(self, *, memory: Memory | None = None, expected_blocks: int = 0, most_bytes: int = MOST_BYTES) -> None:
         self._words = 1
         self._columns = np.zeros(PLANES, np.uint64)
         self._columns[DEVICE] = 1
-        self.table = Table(words=1, allocate=allocate, expected=expected_blocks)
         self._stores: dict[str, int] = {}
-        self._attached = np.zeros((_STORES, 1), np.uint64)
-        self._hybrid = np.zeros(1, np.uint64)
-        self._drops = np.zeros(64, np.int64)
+        head = np.zeros(head_size(1), np.uint64)
+        _describe_shape(head, 2, 1, self._columns)
+        self.table = Table(words=1, memory=memory, head=head, expected=expected_blocks, most_bytes=most_bytes)
+        self._shape: Words = head[:SHAPE].copy()
         self._places: list[list[tuple[np.uint64, np.uint64]]] = [[] for _ in range(PLANES)]
         self._blocks: list[list[int]] = [[] for _ in range(PLANES)]
         self._place(DEVICE)
+
+    # What the present generation's head holds; changed in place, so that readers see it.
+
+    @property
+    def _hybrid(self) -> Words:
+        return self.table.generation[SHAPE : SHAPE + self._words]
+
+    @property
+    def _drops(self) -> Words:
+        return self.table.generation[SHAPE + self._words : SHAPE + 65 * self._words]
+
+    @property
+    def _attached(self) -> Cells:
+        flat = self.table.generation[SHAPE + 65 * self._words : head_size(self._words)]
+        return flat.reshape(STORES, self._words)
 
     @property
     def words(self) -> int:
@@ -136,8 +77,8 @@ class BlockIndex:
     def describe(self, target: int, *, hybrid: bool, drop_blocks: int) -> None:
         """Say how the target's engine reuses a prefix."""
         self.reserve(target + 1)
-        word, bit = target >> 6, _BITS[target & 63]
-        self._hybrid[word] = self._hybrid[word] | bit if hybrid else self._hybrid[word] & ~bit
+        word, bit, hybrids = target >> 6, _BITS[target & 63], self._hybrid
+        hybrids[word] = hybrids[word] | bit if hybrid else hybrids[word] & ~bit
         self._drops[target] = drop_blocks
 
     def attach(self, target: int, store_id: str) -> None:
@@ -214,26 +155,15 @@ class BlockIndex:
         return self.table.held(keys, *self._places[DEVICE][target])
 
     def find(self, keys: Hashes, trusted: Hashes, guesses: Cells, counts: NDArray[np.int32]) -> None:
-        """Fill `counts` (capacity x 5: device, host, disk, remote, firm); see `index_kernels.find`."""
-        find(
-            self.table.cells,
-            self.table.width,
-            self._columns,
-            keys,
-            trusted,
-            self._attached,
-            self._hybrid,
-            self._drops,
-            guesses,
-            counts,
-        )
+        """Fill `counts` (capacity x 5: device, host, disk, remote, firm); see `prefix_kernels.find`."""
+        find(self.table.generation, self._shape, keys, trusted, guesses, counts)
 
     def _store_number(self, store_id: str) -> int:
         number = self._stores.get(store_id)
         if number is None:
-            free = set(range(_STORES)).difference(self._stores.values())
+            free = set(range(STORES)).difference(self._stores.values())
             if not free:
-                raise ValueError(f"store_id {store_id!r}: one service can read from at most {_STORES} shared stores")
+                raise ValueError(f"store_id {store_id!r}: one service can read from at most {STORES} shared stores")
             number = self._stores[store_id] = min(free)
         return number
 
@@ -259,24 +189,31 @@ class BlockIndex:
                 if old_columns[plane]:
                     moved_to[int(old_columns[plane]) + word] = width + word
             width += 1 if plane == REMOTE else words
-        self.table.widen(width - 1, moved_to)
+        head = self._widened_head(words)
+        _describe_shape(head, width, words, columns)
+        self.table.widen(width - 1, moved_to, head)
         self._words, self._columns = words, columns
-        self._attached = _padded(self._attached, words)
-        self._hybrid = _padded(self._hybrid, words)
-        self._drops = _padded(self._drops, words * 64)
+        self._shape = head[:SHAPE].copy()
         for plane in range(PLANES):
             if columns[plane]:
                 self._place(plane)
 
+    def _widened_head(self, words: int) -> Cells:
+        """Return a head for so many words of targets with what the present one says of targets and stores."""
+        head, old = np.zeros(head_size(words), np.uint64), self._words
+        head[SHAPE : SHAPE + old] = self._hybrid
+        head[SHAPE + words : SHAPE + words + 64 * old] = self._drops
+        head[SHAPE + 65 * words :].reshape(STORES, words)[:, :old] = self._attached
+        return head
+
     def _place(self, plane: int) -> None:
         """Remember column and bit of every target (or store) of a kept plane."""
-        count = _STORES if plane == REMOTE else self._words * 64
+        count = STORES if plane == REMOTE else self._words * 64
         column = self._columns[plane]
         self._places[plane] = [(column + np.uint64(at >> 6), _BITS[at & 63]) for at in range(count)]
         self._blocks[plane] += [0] * (count - len(self._blocks[plane]))
 
 
-def _padded(values: NDArray[_Number], size: int) -> NDArray[_Number]:
-    wider = np.zeros((*values.shape[:-1], size), values.dtype)
-    wider[..., : values.shape[-1]] = values
-    return wider
+def _describe_shape(head: Cells, width: int, words: int, columns: Words) -> None:
+    head[WIDTH], head[WORDS] = width, words
+    head[COLUMNS:SHAPE] = columns

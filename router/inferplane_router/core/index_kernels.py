@@ -9,7 +9,12 @@ for ahead.  The number of slots need not be a power of two (the slot is the high
 memory follows the number of blocks closely.  One more row behind the last slot is always empty: a missing key "is"
 there, which saves a branch.  All indexes are unsigned, since numba adds a branch to signed ones.
 
-Kernels take and return arrays and numbers only; at least one slot is empty, so every probe ends.
+Kernels take and return arrays and numbers only.  At least one slot is empty, so every probe ends; a reader's probe ends
+even where another process has put something else by then, after one round.
+
+Rows change under readers of other processes.  A cell is one aligned word, which neither x86 nor Arm tears.  Between two
+cells no order is promised: on Arm a reader may see a row's new bit beside the dead key that it had before, or a new
+key before its bit.  Either is a block too many or too few for some nanoseconds, in what is a prediction anyway.
 """
 
 import numpy as np
@@ -67,7 +72,8 @@ def is_dead(cells: Cells, row: np.uint64, width: np.uint64) -> bool:
 def row_of(cells: Cells, key: np.uint64, slots: np.uint64, width: np.uint64) -> np.uint64:
     """Return the row of a key, the empty one behind the table when it has none."""
     end = slots * width
-    row = home(key, slots, width)
+    first = home(key, slots, width)
+    row = first
     while True:
         found = cells[row]
         if found == key:
@@ -77,15 +83,21 @@ def row_of(cells: Cells, key: np.uint64, slots: np.uint64, width: np.uint64) -> 
         row += width
         if row == end:
             row = ZERO
+        if row == first:
+            return end
 
 
 @kernel
-def store(  # noqa: C901  # one probe loop; splitting it would hide which row is taken
-    cells: Cells, width: np.uint64, keys: Words, column: np.uint64, bit: np.uint64
-) -> tuple[int, int]:
-    """Set `bit` for every key; return how many empty slots were taken and how many bits were new."""
+def store(  # noqa: C901, PLR0912, PLR0917  # one probe loop; splitting it would hide which row is taken
+    cells: Cells, width: np.uint64, keys: Words, column: np.uint64, bit: np.uint64, room: int
+) -> tuple[int, int, int]:
+    """Set `bit` for every key; return how many empty slots were taken, how many bits were new and how many refused.
+
+    Beyond `room` empty slots a new key is refused, unless it can have a dead one's row.
+    """
     taken = 0
     fresh = 0
+    refused = 0
     slots = slots_of(cells, width)
     end = slots * width
     n = keys.shape[0]
@@ -109,8 +121,11 @@ def store(  # noqa: C901  # one probe loop; splitting it would hide which row is
             if found == ZERO:
                 if dead != end:
                     row = dead
-                else:
+                elif taken < room:
                     taken += 1
+                else:
+                    refused += 1
+                    break
                 cells[row] = key
                 cells[row + column] = bit
                 fresh += 1
@@ -120,7 +135,7 @@ def store(  # noqa: C901  # one probe loop; splitting it would hide which row is
             row += width
             if row == end:
                 row = ZERO
-    return taken, fresh
+    return taken, fresh, refused
 
 
 @kernel
@@ -163,11 +178,14 @@ def missing(cells: Cells, width: np.uint64, keys: Words) -> int:
 
 
 @kernel
-def clear(cells: Cells, width: np.uint64, column: np.uint64, bit: np.uint64) -> None:
-    """Clear `bit` in every row of one column."""
-    keep = ~bit
+def clear(cells: Cells, width: np.uint64, column: np.uint64, bit: np.uint64) -> int:
+    """Clear `bit` in every row of one column; return how many were set."""
+    gone = 0
     for slot in range(slots_of(cells, width)):
-        cells[np.uint64(slot) * width + column] &= keep
+        cell = np.uint64(slot) * width + column
+        gone += cells[cell] & bit != ZERO
+        cells[cell] &= ~bit
+    return gone
 
 
 @kernel

@@ -16,12 +16,14 @@ from typing import Final, TypeVar
 import numpy as np
 
 from inferplane_router.core import overlay_kernels as kernels
-from inferplane_router.core.block_index import Table
 from inferplane_router.core.index_kernels import Cells
+from inferplane_router.core.table import Table
 from inferplane_router.core.values import Hashes
 
 _FULL: Final = 0.5
 """Predictions are few and most look-ups find nothing, which costs least in tables that are half empty."""
+_UNBOUNDED: Final = 1 << 60
+"""Predictions go with time, and with the number of blocks that an engine holds."""
 _Key = TypeVar("_Key", int, str)
 _Numbers = dict[int, None]
 """A set in order of arrival."""
@@ -40,8 +42,8 @@ class Overlay:
 
     def __init__(self, *, words: int = 1) -> None:
         self._words = words
-        self._bits = Table(words=words, full=_FULL)
-        self._owners = Table(words=1, full=_FULL)
+        self._bits = Table(words=words, full=_FULL, most_bytes=_UNBOUNDED)
+        self._owners = Table(words=1, full=_FULL, most_bytes=_UNBOUNDED)
         self._none: Cells = np.zeros(words + 1, np.uint64)
         self._entries: dict[int, _Entry] = {}
         self._of_request: dict[str, _Numbers] = {}

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferplane_engine.compiled import inline, kernel
+from inferplane_router.core.fences import fence, load_acquire
+from inferplane_router.core.generations import COLUMNS, SHAPE, STORES, WIDTH, WORDS
 from inferplane_router.core.index_kernels import (
     ALL,
     DEVICE,
@@ -25,7 +27,7 @@ from inferplane_router.core.index_kernels import (
     row_of,
     slots_of,
 )
-from inferplane_router.core.prefetch import prefetch
+from inferplane_router.core.prefetch import prefetch_read
 
 Counts = NDArray[np.int32]
 
@@ -39,18 +41,19 @@ def _look_up(  # noqa: PLR0917  # kernels take positional arguments only
 ) -> None:
     slots = slots_of(cells, width)
     for at in range(first, last):
-        prefetch(cells, home(keys[at], slots, width))
+        prefetch_read(cells, home(keys[at], slots, width))
     for at in range(first, last):
         rows[at] = row_of(cells, keys[at], slots, width)
 
 
 @inline
-def _reached(cells: Cells, cell: np.uint64, attached: Cells, word: int) -> np.uint64:
+def _reached(cells: Cells, cell: np.uint64, attached: Words, word: int) -> np.uint64:
     """Return the targets (of one word) that reach a store which has this block."""
     stores = cells[cell]
+    words = attached.shape[0] // STORES
     targets = ZERO
     while stores != ZERO:
-        targets |= attached[lowest(stores), word]
+        targets |= np.uint64(attached[int(lowest(stores)) * words + word])
         stores &= stores - ONE
     return targets
 
@@ -79,7 +82,7 @@ def _trim(  # noqa: PLR0917  # kernels take positional arguments only
     guessed: Words,
     counts: Counts,
     target: int,
-    drop: int,
+    drop: np.int64,
     hybrid: bool,  # noqa: FBT001  # kernels take positional arguments only
 ) -> None:
     """Shorten a target's prefix by what its engine will not reuse: dropped blocks, then up to a resumable one."""
@@ -118,7 +121,7 @@ def _walk_lower(  # noqa: PLR0917  # kernels take positional arguments only
     columns: Words,
     row: np.uint64,
     candidates: np.uint64,
-    attached: Cells,
+    attached: Words,
     word: int,
     at: int,
     state: Cells,
@@ -146,36 +149,34 @@ def _walk_lower(  # noqa: PLR0917  # kernels take positional arguments only
 
 @kernel
 def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registers; calls would spill them
-    cells: Cells,
-    width: np.uint64,
-    columns: Words,
-    keys: Words,
-    trusted: Words,
-    attached: Cells,
-    hybrid: Words,
-    drops: NDArray[np.int64],
-    guesses: Cells,
-    counts: Counts,
+    generation: Cells, shape: Words, keys: Words, trusted: Words, guesses: Cells, counts: Counts
 ) -> None:
     """Fill `counts[target]` with the blocks per tier of the longest reusable prefix of `keys`.
 
     As engines do: the device's own prefix comes first, then lower tiers extend it block by block, each from the
-    fastest that has it.  `trusted` has the targets whose rows count; `guesses` is a table of predicted blocks (a row:
-    key and the words of targets), which count as device blocks.  `attached[store]` are the targets that reach a
-    shared store.  Column FIRM is the device prefix of every target by `cells` alone.
+    fastest that has it.  `generation` is an index as `generations` describes it and `shape` its first cells, in memory
+    that nobody else changes: all that is in reach of the array bounds.  `trusted` has the targets whose rows count;
+    `guesses` is a table of predicted blocks (a row: key and the words of targets), which count as device blocks.
+    Column FIRM is the device prefix of every target by the index alone.
     """
     words = trusted.shape[0]
+    width, columns = shape[WIDTH], shape[COLUMNS:SHAPE]
+    known = np.int64(shape[WORDS])
+    hybrid = generation[SHAPE : SHAPE + known]
+    drops = generation[SHAPE + known : SHAPE + 65 * known]
+    attached = generation[SHAPE + 65 * known : SHAPE + (65 + STORES) * known]
+    cells = generation[SHAPE + (65 + STORES) * known :]
     guess_width = np.uint64(words + 1)
     n = keys.shape[0]
     counts[:, :] = 0
     rows = np.empty(n, np.uint64)
-    guessed = np.zeros(n, np.uint64)
     state = np.zeros((words, 5), np.uint64)  # who still matches: device, host, disk, remote, firm
     state[:, DEVICE] = ALL
     state[:, FIRM] = ALL
     began = np.zeros(words, np.int64)
     lower = columns[HOST] != ZERO or columns[DISK] != ZERO or columns[REMOTE] != ZERO
     guessing = guesses.shape[0] > words + 1
+    guessed = np.zeros(n, np.uint64)
     first, last = 0, min(n, _FIRST_CHUNK)
     while first < last:
         _look_up(cells, width, keys, first, last, rows)
@@ -187,6 +188,18 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
             guess_offset = ONE + np.uint64(word)
             trust = trusted[word]
             device, firm = state[word, DEVICE], state[word, FIRM]
+            if not (guessing or lower):  # the usual case: one mask says all
+                for at in range(first, last):
+                    fallen = firm & ~cells[rows[at] + offset]
+                    if fallen != ZERO:
+                        _add_run(counts, word, fallen, FIRM, at)
+                        _add_run(counts, word, fallen & trust, DEVICE, at)
+                        firm &= ~fallen
+                        if firm == ZERO:
+                            break
+                state[word, DEVICE], state[word, FIRM] = firm & trust, firm
+                alive |= firm
+                continue
             for at in range(first, last):
                 own = cells[rows[at] + offset]
                 here = own & trust
@@ -218,7 +231,26 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
             _add_run(counts, word, state[word, tier], tier, n)
         for tier in (HOST, DISK, REMOTE):
             _add_run(counts, word, state[word, tier], tier, n - began[word])
-    for target in range(drops.shape[0]):
+    for target in range(64 * words):
         is_hybrid = (hybrid[target >> 6] >> np.uint64(target & 63)) & ONE != ZERO
-        if is_hybrid or drops[target] > 0:
-            _trim(cells, columns, rows, guesses, guessed, counts, target, drops[target], is_hybrid)
+        drop = np.int64(drops[target])
+        if is_hybrid or drop > 0:
+            _trim(cells, columns, rows, guesses, guessed, counts, target, drop, is_hybrid)
+
+
+@kernel
+def find_shown(  # noqa: PLR0917  # kernels take positional arguments only
+    board: Cells,
+    place: np.uint64,
+    mark: np.uint64,
+    generation: Cells,
+    shape: Words,
+    keys: Words,
+    trusted: Words,
+    guesses: Cells,
+    counts: Counts,
+) -> bool:
+    """Do as `find` does; say whether all that was read belonged to the generation that `mark` at `place` stands for."""
+    find(generation, shape, keys, trusted, guesses, counts)
+    fence()
+    return bool(load_acquire(board, place) == mark)
