@@ -91,7 +91,8 @@ def decide(now: Now, need: Need, memory: Memory, patience: Patience) -> Decision
     if up != here and _stuck(now, patience):
         return Decision(here, Move.HOLD, f"{up} is needed, but a worker has been waiting for a device", memory)
     if less == up:
-        return _stepped(here, up, memory, patience, _why_up(need) if up != here else f"{here} is what it takes")
+        settled = up == here and need.soon.met
+        return _stepped(here, up, memory, patience, f"{here} is what it takes" if settled else _why_up(need))
     waited = now.at_s - _since(memory.less_since_s, now.at_s)
     if waited < patience.down_delay_s:
         return _stepped(here, up, memory, patience, f"{less} would do; for {waited:.0f} s so far")
@@ -111,9 +112,13 @@ def _down(
 
 
 def _between(up: Candidate, target: Candidate) -> list[Candidate]:
-    """Return what may be tried, boldest first: both pools, then one of them."""
-    tries = [target, Candidate(target.prefill, up.decode), Candidate(up.prefill, target.decode)]
-    return [each for place, each in enumerate(tries) if each != up and each not in tries[:place]]
+    """Return what may be tried, fewest workers first."""
+    tries = [
+        Candidate(prefill, decode)
+        for prefill in range(target.prefill, up.prefill + 1)
+        for decode in range(target.decode, up.decode + 1)
+    ]
+    return sorted((each for each in tries if each != up), key=lambda each: each.prefill + each.decode)
 
 
 def _stepped(here: Candidate, wanted: Candidate, memory: Memory, patience: Patience, reason: str) -> Decision:

@@ -7,11 +7,13 @@ shorter.  How many there are at a moment spreads as Poisson has it.
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.times import EngineTimes
 
-_ROUNDS = 60
+_ROUNDS = 36
+_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +58,12 @@ def crowded_step_s(times: EngineTimes, demand: Demand, batch: Batch, *, share: f
         return math.inf
     kv_each = float(demand.prompt.mean()) + _mean_grown(demand)
     spread = math.sqrt(batch.sequences / _LIFE_AVERAGES)
-    crowd = min(times.most_sequences(kv_each), batch.sequences + normal_quantile(share) * spread)
+    crowd = min(times.most_sequences(kv_each), batch.sequences + _NORMAL.inv_cdf(share) * spread)
     return times.decode_step_s(max(1.0, crowd), max(1.0, crowd) * kv_each) / (1.0 - prefill_share)
 
 
 _LIFE_AVERAGES = 2.0
 """A count whose memory lasts as long as a sequence, averaged over such a life, has about half of its variance."""
-
-
-def normal_quantile(share: float) -> float:
-    """Return the standard normal distribution's quantile (Acklam's rational approximation is not needed: bisection)."""
-    low, high = -8.0, 8.0
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if 0.5 * math.erfc(-middle / math.sqrt(2.0)) < share else (low, middle)
-    return (low + high) / 2.0
 
 
 def _mean_grown(demand: Demand) -> float:

@@ -9,11 +9,12 @@ Source: C. C. Holt (1957); P. R. Winters, Forecasting Sales by Exponentially Wei
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inferplane_planner.core.errors import PlanningError
 
 _ERRORS_KEPT = 240
+_FEW_ERRORS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,13 @@ class Forecaster:
     _level: float | None = None
     _trend: float = 0.0
     _last: int | None = None
-    _seasons_seen: int = 0
     _first: int | None = None
     _shares: list[float] = field(default_factory=list[float])
-    _expected: deque[tuple[int, float]] = field(default_factory=lambda: deque[tuple[int, float]](maxlen=64))
     _errors: deque[float] = field(default_factory=lambda: deque[float](maxlen=_ERRORS_KEPT))
+
+    def copy(self) -> "Forecaster":
+        """Return one that knows the same and is told of other things."""
+        return replace(self, _shares=list(self._shares), _errors=self._errors.copy())
 
     def observe(self, at_s: float, requests: int) -> None:
         """Take the count of the interval that ended at `at_s`; older or doubled news is left out."""
@@ -72,6 +75,11 @@ class Forecaster:
         self._judge(interval, rate)
         self._follow(interval, rate)
         self._last = interval
+
+    @property
+    def level_per_s(self) -> float:
+        """Return the rate that is followed at present; 0 before anything was observed."""
+        return self._level or 0.0
 
     def at(self, at_s: float) -> Forecast:
         """Forecast the rate at a moment."""
@@ -93,7 +101,6 @@ class Forecaster:
     def _note_gap(self, interval: int) -> None:
         if self._last is not None and interval - self._last > self.settings.longest_gap:
             self._level, self._trend = None, 0.0
-            self._expected.clear()
 
     def _judge(self, interval: int, rate: float) -> None:
         """Compare with what was expected one interval ago."""
@@ -137,10 +144,10 @@ class Forecaster:
         return min(self.settings.season_parts - 1, int(within / season_s * self.settings.season_parts))
 
     def _margin(self) -> float:
-        if not self._errors:
-            return 0.0
+        """Return what one in ten errors exceeds; a single step of load is a handful of errors, and not one in ten."""
         ordered = sorted(self._errors)
-        return max(0.0, ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))])
+        exceeding = int(0.1 * max(len(ordered), _FEW_ERRORS))
+        return max(0.0, ordered[-1 - exceeding]) if len(ordered) > exceeding else 0.0
 
 
 def _damped(ahead: int, keep: float = 0.95) -> float:

@@ -33,6 +33,12 @@ class Wait:
     def mean_s(self) -> float:
         return self.waits * self.mean_of_waiting_s
 
+    def exceeded_with(self, chance: float) -> float:
+        """Return the wait that is exceeded with that chance."""
+        if self.waits <= chance or self.mean_of_waiting_s == 0.0:
+            return 0.0
+        return self.mean_of_waiting_s * math.log(self.waits / chance)
+
     @property
     def endless(self) -> bool:
         return math.isinf(self.mean_of_waiting_s)

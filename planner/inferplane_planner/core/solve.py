@@ -5,8 +5,9 @@ prefill workers is searched by halving; what is left is a walk along one axis.  
 device may be another one than a decode device.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferplane_planner.core.errors import PlanningError
 from inferplane_planner.core.predict import Candidate, Prediction
@@ -64,6 +65,16 @@ class Limits:
         more = candidate.prefill * self.prefill.devices if self.prefill else 0
         return candidate.decode * self.decode.devices + more
 
+    def tight(self) -> "Limits":
+        """Return the same with maxima that some allowed candidate has."""
+        if self.prefill is None:
+            most = _last(self.decode, lambda decode: self.allows(Candidate(0, decode)))
+            return replace(self, decode=replace(self.decode, most=most))
+        p_least, d_least = self.prefill.least, self.decode.least
+        prefill = _last(self.prefill, lambda prefill: self.allows(Candidate(prefill, d_least)))
+        decode = _last(self.decode, lambda decode: self.allows(Candidate(p_least, decode)))
+        return replace(self, prefill=replace(self.prefill, most=prefill), decode=replace(self.decode, most=decode))
+
     def allows(self, candidate: Candidate) -> bool:
         within = self.max_devices is None or self.devices(candidate) <= self.max_devices
         return within and (self.max_cost is None or self.cost(candidate) <= self.max_cost + 1e-9)
@@ -84,13 +95,35 @@ Predict = Callable[[Candidate], Prediction]
 
 def solve(predict: Predict, objective: Objective, limits: Limits) -> Choice:
     """Choose.  Raises PlanningError where the limits allow nothing at all."""
-    if not limits.allows(_least(limits)):
+    _require_possible(limits)
+    look = _remembering(predict)
+    best = _cheapest(look, objective, limits)
+    if best is not None:
+        return Choice(best, look(best), met=True)
+    return _best_attainable(look, objective, limits)
+
+
+def cheapest(predict: Predict, objective: Objective, limits: Limits) -> Candidate | None:
+    """Return the cheapest candidate within the limits that keeps the objective; None: there is none."""
+    _require_possible(limits)
+    return _cheapest(_remembering(predict), objective, limits)
+
+
+def _require_possible(limits: Limits) -> None:
+    least = _least(limits)
+    if not limits.allows(least):
         raise PlanningError(
             "budget",
-            f"{_least(limits)} takes {limits.devices(_least(limits))} devices and {limits.cost(_least(limits)):g} "
-            "an hour, more than is allowed",
+            f"{least} takes {limits.devices(least)} devices and {limits.cost(least):g} an hour, more than is allowed",
             "raise the budget or lower minReplicas",
         )
+
+
+def _least(limits: Limits) -> Candidate:
+    return Candidate(limits.prefill.least if limits.prefill else 0, limits.decode.least)
+
+
+def _remembering(predict: Predict) -> Predict:
     known: dict[Candidate, Prediction] = {}
 
     def look(candidate: Candidate) -> Prediction:
@@ -98,55 +131,104 @@ def solve(predict: Predict, objective: Objective, limits: Limits) -> Choice:
             known[candidate] = predict(candidate)
         return known[candidate]
 
+    return look
+
+
+def _cheapest(look: Predict, objective: Objective, limits: Limits) -> Candidate | None:
     good = [each for each in _frontier(look, objective, limits) if limits.allows(each)]
-    if good:
-        best = min(good, key=lambda each: (limits.cost(each), look(each).ttft_s / objective.ttft_s, str(each)))
-        return Choice(best, look(best), met=True)
-    return _best_attainable(look, objective, limits)
-
-
-def _least(limits: Limits) -> Candidate:
-    return Candidate(limits.prefill.least if limits.prefill else 0, limits.decode.least)
+    return min(
+        good, key=lambda each: (limits.cost(each), look(each).ttft_s / objective.ttft_s, str(each)), default=None
+    )
 
 
 def _frontier(look: Predict, objective: Objective, limits: Limits) -> list[Candidate]:
-    """Return for each number of decode workers the fewest prefill workers with which the objective is met."""
+    """Return for each number of decode workers that may be cheapest the fewest prefill workers that do."""
     found: list[Candidate] = []
-    for decode in range(max(1, limits.decode.least), limits.decode.most + 1):
-        prefill = _fewest_prefill(look, objective, limits, decode)
+    cost, limits, prefill = math.inf, limits.tight(), None
+    for decode in range(_fewest_decode(look, objective, limits), limits.decode.most + 1):
+        if limits.cost(Candidate(limits.prefill.least if limits.prefill else 0, decode)) > cost:
+            break  # more decode workers only cost more
+        prefill = _fewest_prefill(look, objective, limits, decode, most=prefill)
         if prefill is None:
             continue
         found.append(Candidate(prefill, decode))
+        if limits.allows(found[-1]):
+            cost = min(cost, limits.cost(found[-1]))
         if not limits.prefill or prefill == limits.prefill.least:
-            break  # more decode workers only cost more
+            break
     return found
 
 
-def _fewest_prefill(look: Predict, objective: Objective, limits: Limits, decode: int) -> int | None:
+def _fewest_decode(look: Predict, objective: Objective, limits: Limits) -> int:
+    """Return the fewest decode workers that do beside the most prefill workers; one too many: none do."""
+    prefill = limits.prefill.most if limits.prefill else 0
+    return _first(
+        max(1, limits.decode.least), limits.decode.most, lambda decode: objective.met(look(Candidate(prefill, decode)))
+    )
+
+
+def _fewest_prefill(
+    look: Predict, objective: Objective, limits: Limits, decode: int, *, most: int | None
+) -> int | None:
+    """Return the fewest that do beside so many decode workers; `most` did beside fewer of those."""
     if limits.prefill is None:
         return 0 if objective.met(look(Candidate(0, decode))) else None
-    low, high = max(1, limits.prefill.least), limits.prefill.most
-    if high < low or not objective.met(look(Candidate(high, decode))):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if objective.met(look(Candidate(middle, decode))):
-            high = middle
+    least, most = max(1, limits.prefill.least), limits.prefill.most if most is None else most
+    found = _first(least, most, lambda prefill: objective.met(look(Candidate(prefill, decode))))
+    return found if found <= most else None
+
+
+def _last(bounds: Bounds, does: Callable[[int], bool]) -> int:
+    """Return the last number of a range up to which `does` holds; its least where it does not even there."""
+    return max(bounds.least, _first(bounds.least, bounds.most, lambda number: not does(number)) - 1)
+
+
+def _first(low: int, high: int, does: Callable[[int], bool]) -> int:
+    """Return the first number of a range from which on `does` holds; one beyond it where it never does."""
+    beyond = high + 1
+    low = min(low, beyond)
+    while low < beyond:
+        middle = (low + beyond) // 2
+        if does(middle):
+            beyond = middle
         else:
             low = middle + 1
     return low
 
 
 def _best_attainable(look: Predict, objective: Objective, limits: Limits) -> Choice:
-    prefills = range(limits.prefill.least, limits.prefill.most + 1) if limits.prefill else range(1)
-    every = [
-        Candidate(prefill, decode)
-        for decode in range(limits.decode.least, limits.decode.most + 1)
-        for prefill in prefills
-        if limits.allows(Candidate(prefill, decode))
-    ]
-    best = min(every, key=lambda each: (objective.overrun(look(each)), limits.cost(each), str(each)))
+    """Take of the largest that are allowed the one that comes closest, and what of it matters."""
+    best = min(_largest(limits), key=lambda each: (objective.overrun(look(each)), limits.cost(each), str(each)))
+    overrun = objective.overrun(look(best))
+    if limits.prefill is not None and not math.isinf(overrun):
+        least = max(1, limits.prefill.least)
+        enough = _first(
+            least,
+            best.prefill,
+            lambda prefill: objective.overrun(look(Candidate(prefill, best.decode))) <= overrun * _AS_GOOD,
+        )
+        best = Candidate(enough, best.decode)
     return Choice(best, look(best), met=False, would_take=_without_limits(look, objective, limits))
+
+
+_AS_GOOD = 1.0 + 1e-6
+
+
+def _largest(limits: Limits) -> list[Candidate]:
+    """Return for each number of decode workers the most prefill workers that are allowed beside them."""
+    found: list[Candidate] = []
+    limits = limits.tight()
+    for decode in range(limits.decode.least, limits.decode.most + 1):
+        prefill = _most_prefill(limits, decode)
+        if prefill is not None:
+            found.append(Candidate(prefill, decode))
+    return found
+
+
+def _most_prefill(limits: Limits, decode: int) -> int | None:
+    least, most = (limits.prefill.least, limits.prefill.most) if limits.prefill else (0, 0)
+    forbidden = _first(least, most, lambda prefill: not limits.allows(Candidate(prefill, decode)))
+    return forbidden - 1 if forbidden > least else None
 
 
 def _without_limits(look: Predict, objective: Objective, limits: Limits, *, factor: int = 8) -> Candidate | None:
@@ -156,5 +238,4 @@ def _without_limits(look: Predict, objective: Objective, limits: Limits, *, fact
         return Bounds(bounds.least, max(1, bounds.most) * factor, bounds.devices, bounds.cost)
 
     free = Limits(wider(limits.decode), wider(limits.prefill) if limits.prefill else None)
-    found = _frontier(look, objective, free)
-    return min(found, key=free.cost) if found else None
+    return _cheapest(look, objective, free)

@@ -19,6 +19,8 @@ class EngineTimes:
     chunk_tokens: int = 8192
     """Tokens that one step computes at most."""
     max_sequences: int = 256
+    prefill_profile: TimingProfile | None = None
+    """Coefficients of prefills where they were learned apart from decoding; None: the same."""
 
     def chunks(self, uncached: Floats) -> Floats:
         """Return the steps that prefilling each prompt takes; at least one, since the last token is always computed."""
@@ -31,13 +33,18 @@ class EngineTimes:
         # One step of the mean chunk, as often as there are chunks; the pairs of all chunks are those of the whole.
         pairs = attention_pairs(tokens, cached)
         alone: Floats = chunks * step_s(
-            self.profile,
+            self.prefill_profile or self.profile,
             tokens=tokens / chunks,
             prefill_pairs=pairs / chunks,
             decode_kv_tokens=np.zeros_like(tokens),
             sequences=np.ones_like(tokens),
         )
         return alone
+
+    def fixed_s(self, tokens: float) -> float:
+        """Return the part of a step of so many tokens that does not grow with them."""
+        bound_by_weights = tokens * self.profile.token_compute_s <= self.profile.weights_s
+        return self.profile.step_overhead_s + (self.profile.weights_s if bound_by_weights else 0.0)
 
     def decode_step_s(self, batch: float, kv_tokens: float) -> float:
         return float(decode_step_s(self.profile, batch=batch, kv_tokens=kv_tokens))
