@@ -20,7 +20,7 @@ def named(kind: int, number: int) -> int:
     return kind * _KIND + number
 
 
-SYSTEM, PREFIX, OWN, ANSWER, HOT, TOOL = range(1, 7)
+SYSTEM, PREFIX, OWN, ANSWER, HOT, TOOL, UNHEARD = range(1, 8)
 
 
 @dataclass(frozen=True, slots=True)

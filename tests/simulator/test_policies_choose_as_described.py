@@ -1,0 +1,75 @@
+"""Each policy to compare with, on a written-down situation."""
+
+from random import Random
+
+import pytest
+
+from inferplane_router.core.router import RouterCore
+from inferplane_router.core.testing import FakeWorker, catalogue, connect, prompt, resolve, service
+from inferplane_router.core.values import Ask, Routed
+from inferplane_simulator.policies import POLICIES
+
+SHARED = prompt(1, 1600)
+
+
+class Situation:
+    """Three workers; the first holds `SHARED`."""
+
+    def __init__(self, policy: str) -> None:
+        self.workers = [FakeWorker(f"w{number}") for number in range(3)]
+        self.core = RouterCore(epoch=7, rng=Random(1), wall_clock=lambda: 0.0, policies=POLICIES)
+        self.core.apply_catalogue(catalogue((service(policy=policy, queue_limit=0),), self.workers), 0.0)
+        connect(self.core, *self.workers)
+        self.asked = 0
+
+    def hold(self, number: int) -> None:
+        worker = self.workers[number]
+        self.core.on_worker_message(worker.worker_id, worker.delta(stored=worker.hashes(SHARED)), 0.0)
+
+    def ask(self, seed: int = 1, tokens: int = 1600) -> str:
+        self.asked += 1
+        answer = self.core.pick(Ask(f"r{self.asked}", resolve(self.core), prompt(seed, tokens)), 0.0)
+        assert isinstance(answer, Routed)
+        return answer.decode.worker_id
+
+
+@pytest.mark.parametrize("policy", ["block-cost", "sticky", "kv-aware"])
+def test_who_has_the_prefix_gets_the_request(policy: str) -> None:
+    for number in range(3):
+        situation = Situation(policy)
+        situation.hold(number)
+
+        assert situation.ask() == f"w{number}"
+
+
+@pytest.mark.parametrize("policy", ["balanced-tree", "prefix-match"])
+def test_who_was_sent_the_prefix_gets_the_next_one(policy: str) -> None:
+    situation = Situation(policy)
+    first = situation.ask()
+
+    assert [situation.ask() for _ in range(4)] == [first] * 4
+
+
+@pytest.mark.parametrize(("policy", "most"), [("prefix-match", 17), ("balanced-tree", 65)])
+def test_an_imbalance_breaks_the_affinity(policy: str, most: int) -> None:
+    situation = Situation(policy)
+    chosen = [situation.ask(tokens=64) for _ in range(most + 3)]
+
+    assert len(set(chosen[:most])) == 1
+    assert len(set(chosen)) > 1
+
+
+def test_block_cost_weighs_decoding_against_what_is_cached() -> None:
+    situation = Situation("block-cost")
+    situation.hold(0)
+    chosen = [situation.ask() for _ in range(6)]
+
+    assert chosen[0] == "w0"
+    assert set(chosen) == {"w0", "w1", "w2"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_unshared_prompts_are_spread(policy: str) -> None:
+    situation = Situation(policy)
+
+    assert len({situation.ask(seed) for seed in range(10, 40)}) == 3
