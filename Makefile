@@ -14,7 +14,7 @@ MODELS := .cache/models
 HAS_ENGINE := $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
 
 PACKAGES := cli operator planner router workers kvstore runtime crds
-PROTOS := inferplane_api/proto/worker.proto inferplane_api/proto/router.proto
+PROTOS := inferplane_api/proto/worker.proto inferplane_api/proto/router.proto inferplane_api/proto/ext_proc.proto
 CODE := $(PACKAGES) tests e2e tools bench
 
 .PHONY: help

@@ -12,7 +12,7 @@ if [ "${1:-}" = --list ]; then
 fi
 
 "$python" -m grpc_tools.protoc -I crds --python_out=crds --pyi_out=crds --grpc_python_out=crds \
-    inferplane_api/proto/worker.proto inferplane_api/proto/router.proto
+    inferplane_api/proto/worker.proto inferplane_api/proto/router.proto inferplane_api/proto/ext_proc.proto
 "$python" -m inferplane_api.schema crds/manifests docs/reference/custom-resources.md
 "$python" tools/chart_values.py
 "$python" tools/make_sim_model.py

@@ -67,13 +67,15 @@ class OneLoopService:
     router: RouterApp
     client: UpstreamPool
     workers: Mapping[str, RunningWorker]
+    front: str = ""
+    """Where requests are sent, when that is not the router's own gateway."""
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.router.http.port}"
+        return self.front or f"127.0.0.1:{self.router.http.port}"
 
     async def post(self, path: str, body: object, **headers: str) -> CollectingSink:
-        """Ask the gateway; underscores of header names are dashes."""
+        """Ask the gateway, or what stands in front; underscores of header names are dashes."""
         return await call(self.client, self.address, path, body, **headers)
 
     def view(self, name: str) -> WorkerView:
@@ -99,8 +101,9 @@ async def call(pool: UpstreamPool, address: str, path: str, body: object, **head
     sink = CollectingSink()
     pairs = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
     method, raw = (b"GET", b"") if body is None else (b"POST", body if isinstance(body, bytes) else orjson.dumps(body))
-    fields = Headers(((b"content-type", b"application/json"), *pairs))
-    pool.send(address, Request(method, path.encode(), headers=fields, body=raw), sink, silence_s=40)
+    fields = Headers(((b"host", address.encode()), (b"content-type", b"application/json"), *pairs))
+    target, _, query = path.encode().partition(b"?")
+    pool.send(address, Request(method, target, query, fields, raw), sink, silence_s=40)
     return await sink.wait()
 
 

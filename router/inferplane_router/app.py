@@ -21,6 +21,10 @@ from inferplane_router.core.values import Ask, ModelFacts, ResolvedModel
 from inferplane_router.core_meters import CoreMeters, StreamMeters
 from inferplane_router.discovery.api import Discovery
 from inferplane_router.discovery.sources import open_discovery
+from inferplane_router.extproc.conversation import Surroundings
+from inferplane_router.extproc.endpoints import Endpoints
+from inferplane_router.extproc.picker import Picker
+from inferplane_router.extproc.server import Certificate, PickerServer
 from inferplane_router.gateway.data_plane import DataPlane
 from inferplane_router.gateway.forward import ForwardContext
 from inferplane_router.gateway.headers import HeaderWriter, id_source
@@ -94,11 +98,16 @@ class RouterApp:
         scrape = exposition_handler(instruments.registry, refresh=core_meters.refresh)
         self.metrics = HttpServer(scrape, limits=limits)
         self.grpc = GrpcServer(RouterServicer(plane=self.plane, writer=writer, observations=self._observations))
+        self._endpoints = Endpoints(fallbacks=config.ext_proc.fallbacks)
+        around = Surroundings(self.plane, gateway.local, writer, self._endpoints, config.limits.max_body_bytes)
+        self._picker = PickerServer(Picker(plane=self.plane, surroundings=around, meters=self._meters))
         self._catalogue_failures = instruments.cells(names.CATALOGUE_FAILURES).labels()
         self._catalogue_ignored = instruments.cells(names.CATALOGUE_IGNORED)
         self._generation = instruments.cells(names.CATALOGUE_GENERATION).labels()
         self._loop_delay = instruments.cells(names.LOOP_DELAY).labels()
         self.grpc_port = 0
+        self.ext_proc_port = 0
+        """0: nobody listens."""
 
     def unready(self) -> str:
         """Say why no request should come here, or nothing."""
@@ -120,13 +129,21 @@ class RouterApp:
             await self.http.start(*split_address(listen.http))
             await self.metrics.start(*split_address(listen.metrics))
             self.grpc_port = await self.grpc.start(listen.grpc)
+            if listen.ext_proc is not None:
+                self.ext_proc_port = await self._picker.start(listen.ext_proc, self._certificate())
             if listen.report is not None:
                 self._report(listen.report)
             tasks = [
                 spawn(group, "catalogue", discovery.watch()),
                 spawn(group, "housekeeping", self._keep_house()),
             ]
-            _log.info("listening", http=self.http.port, grpc=self.grpc_port, metrics=self.metrics.port)
+            _log.info(
+                "listening",
+                http=self.http.port,
+                grpc=self.grpc_port,
+                metrics=self.metrics.port,
+                ext_proc=self.ext_proc_port,
+            )
             try:
                 yield self
             finally:
@@ -141,6 +158,7 @@ class RouterApp:
         self._draining = True
         self._meters.draining.set(1)
         await self.grpc.serving(yes=False)
+        await self._picker.serving(yes=False)
         return await self.http.drain(self._config.drain_timeout_s, lame_duck_s=self._config.lame_duck_s)
 
     # Inside.
@@ -149,7 +167,14 @@ class RouterApp:
         self.http.close()
         self.metrics.close()
         await self.grpc.stop(0.5)
+        await self._picker.stop(0.5)
         await self.plane.close()
+
+    def _certificate(self) -> Certificate | None:
+        settings = self._config.ext_proc
+        if settings.certificate is None or settings.key is None:
+            return None
+        return Certificate(settings.certificate, settings.key)
 
     def _discovery(self, group: asyncio.TaskGroup) -> AbstractAsyncContextManager[Discovery]:
         return open_discovery(
@@ -169,6 +194,9 @@ class RouterApp:
         self.fleet.follow(catalogue.workers, group)
         self._generation.set(catalogue.generation)
         self._catalogue = catalogue
+        if not self._endpoints.known and self.ext_proc_port:
+            spawn(group, "picker serves", self._picker.serving(yes=not self._draining))
+        self._endpoints.follow(catalogue)
         self.plane.news()
         _log.info(
             "catalogue",
@@ -211,6 +239,8 @@ class RouterApp:
         """Write the addresses that were got, so that whoever waits for them sees a whole file."""
         listen = self._config.listen
         ports = {"http": self.http.port, "grpc": self.grpc_port, "metrics": self.metrics.port}
+        if listen.ext_proc is not None:
+            ports["ext_proc"] = self.ext_proc_port
         addresses = {name: f"{getattr(listen, name).rpartition(':')[0]}:{port}" for name, port in ports.items()}
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(addresses) + "\n", "utf-8")

@@ -31,6 +31,7 @@ class Listen:
     http: str = setting(help="OpenAI surface", default="127.0.0.1:8000", parse=parse_address)
     grpc: str = setting(help="Router service", default="127.0.0.1:9000", parse=parse_address)
     metrics: str = setting(help="/metrics", default="127.0.0.1:9090", parse=parse_address)
+    ext_proc: str | None = setting(help="endpoint picker for an Envoy; none: off", default=None, parse=parse_address)
     report: Path | None = None
     """Where the addresses that were got are written, as JSON."""
 
@@ -88,12 +89,33 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtProc:
+    """How an Envoy is answered; where it is listened for stands in `listen`."""
+
+    fallbacks: int = setting(
+        help="endpoints named besides the chosen one, for retries; 0 for an original-destination cluster",
+        default=2,
+        minimum=0,
+        maximum=16,
+    )
+    certificate: Path | None = None
+    """Certificate chain, PEM; with it and `key` the picker speaks TLS."""
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            lacking = "certificate" if self.certificate is None else "key"
+            raise SettingsError(f"extProc.{lacking}", "is missing: TLS takes a certificate and its key")
+
+
+@dataclass(frozen=True, slots=True)
 class RouterConfig:
     discovery: Discovery
     cache_dir: Path
     """Tokenizer files fetched from agents, by digest."""
     listen: Listen = field(default_factory=Listen)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    ext_proc: ExtProc = field(default_factory=ExtProc)
     drain_timeout_s: float = setting(help="longest time to finish what runs", default=30.0, minimum=0)
     lame_duck_s: float = setting(help="how long a draining router still takes connections", default=0.0, minimum=0)
 

@@ -31,6 +31,10 @@ class Routing(Protocol):
         """Choose again without `failed_worker`, which did not take the request; an id not in force is a KeyError."""
         ...
 
+    def in_force(self, request_id: str) -> bool:
+        """Say whether a request of this id was picked or queued, and has not ended."""
+        ...
+
     def complete(self, request_id: str, outcome: Outcome, now: float) -> None:
         """Say how a picked or queued request ended; idempotent, unknown ids are ignored."""
         ...

@@ -172,6 +172,9 @@ class RouterCore:
         self._counters.retried += 1
         return self._answered(service.retry(request_id, failed_worker, now, self._wall_clock()))
 
+    def in_force(self, request_id: str) -> bool:
+        return request_id in self._service_of
+
     def complete(self, request_id: str, outcome: worker_pb2.Outcome, now: float) -> None:
         key = self._service_of.pop(request_id, None)
         if key is not None and key in self._services:

@@ -142,7 +142,8 @@ class DataPlane:
         """Return the client's id, or one of our own; two requests in force never share one."""
         if not wanted:
             return self._draw_id()
-        return f"{wanted}-{self._draw_id()}" if wanted in self._in_force else wanted
+        taken = wanted in self._in_force or self._core.in_force(wanted)
+        return f"{wanted}-{self._draw_id()}" if taken else wanted
 
     def place(self, wish: Wish, deliver: Deliver) -> Placement:
         """Find a place; `deliver` is called once, perhaps before this returns."""

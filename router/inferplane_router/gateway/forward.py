@@ -149,7 +149,7 @@ class Forward:
         if self._wish.body.stream and self._pieces > 1:
             self._meters.tpot.observe((self._last_at - self._first_at) / (self._pieces - 1))
         self._exchange.end()
-        self._finish(_outcome_of(head.status if head else _SERVER_ERROR))
+        self._finish(outcome_of(head.status if head else _SERVER_ERROR))
 
     def on_failure(self, failure: UpstreamFailure, detail: str) -> None:
         """Try elsewhere while the client has seen nothing; say what happened otherwise."""
@@ -215,15 +215,15 @@ class Forward:
         meters = self._meters
         meters.running.value -= 1
         meters.duration.observe(self._context.plane.now() - self._begun)
-        meters.ended(self._wish.route.value, _LABELS[outcome])
+        meters.ended(self._wish.route.value, OUTCOME_LABELS[outcome])
         if self._placement is not None:
             self._placement.complete(outcome)
 
 
-_LABELS: Final = {value: name.removeprefix("OUTCOME_").lower() for name, value in Outcome.items()}
+OUTCOME_LABELS: Final = {value: name.removeprefix("OUTCOME_").lower() for name, value in Outcome.items()}
 
 
-def _outcome_of(status: int) -> Outcome:
+def outcome_of(status: int) -> Outcome:
     if status < _ERROR_STATUS:
         return OUTCOME_OK
     return OUTCOME_ENGINE_ERROR if status != 503 else OUTCOME_REFUSED  # noqa: PLR2004 - an engine or agent that is busy

@@ -30,6 +30,7 @@ _DROPPED: Final = HOP_BY_HOP | frozenset(
         b"accept-encoding",
     )
 )
+_STEERING: Final = _DROPPED - HOP_BY_HOP - {b"x-request-id"}
 _OURS: Final = frozenset((b"x-request-id", RETRY))
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _MAX_PRIORITY: Final = 100
@@ -108,6 +109,11 @@ class Particulars:
     priority: int = 0
     hand_off: bool = True
     """The route can be split between prefill and decode."""
+
+
+def steering(client: Headers) -> list[bytes]:
+    """Name the client's headers that no agent may see, for a front that passes on all the others by itself."""
+    return [name for name, _ in client.pairs if name.startswith(INTERNAL_PREFIX) or name in _STEERING]
 
 
 class HeaderWriter:

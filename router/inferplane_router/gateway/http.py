@@ -31,7 +31,7 @@ class Gateway:
         try:
             route = ROUTES.get(request.path)
             if route is None:
-                exchange.respond(self._read(request))
+                exchange.respond(self.local(request))
             elif request.method != b"POST":
                 raise WrongMethodError(f"{request.path.decode()} takes POST")
             else:
@@ -46,7 +46,8 @@ class Gateway:
         wish = self._context.plane.read(request.path, route, request.body, read_hints(request.headers))
         Forward(self._context, request, exchange, wish).begin()
 
-    def _read(self, request: Request) -> Response:
+    def local(self, request: Request) -> Response:
+        """Answer what needs no worker; raises `GatewayError` for routes that do not exist."""
         if request.path == b"/v1/models":
             _readable(request)
             return Response(200, _JSON, self._models())

@@ -97,6 +97,10 @@ class ScriptedCore:
         ask = next(ask for ask in self.asks if ask.request_id == request_id)
         return routed(ask, decode=f"d{len(self.retries)}", prefill=self.prefill)
 
+    def in_force(self, request_id: str) -> bool:
+        ended = {ended for ended, _ in self.completed}
+        return any(ask.request_id == request_id for ask in self.asks) and request_id not in ended
+
     def complete(self, request_id: str, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - see above
         self.completed.append((request_id, outcome))
 
