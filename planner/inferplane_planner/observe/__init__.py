@@ -1,0 +1,1 @@
+"""What routers tell of requests, gathered into what a plan step takes."""
