@@ -1,8 +1,9 @@
 """Show the whole way of a request on this machine: real vLLM, prefill, KV transfer, decode, a conversation.
 
 Everything it needs it makes by the same commands that a user would type; the service is `inferplane up` on
-examples/smollm2.yaml.  What is printed is what router, agents and engines say of themselves, so the demonstration is
-also a check: it ends with status 1 when no KV went from prefill to decode.
+examples/smollm2.yaml.  What is printed of a request is what router and agents say of it; the engines' own counters, in
+which other requests show too (workers check each other now and then), are asked whether that much was really pulled.
+So the demonstration is also a check: it ends with status 1 when no KV went from prefill to decode.
 """
 
 import os
@@ -11,7 +12,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,9 @@ MODEL = REPOSITORY / ".cache" / "models" / "smollm2-135m-instruct"
 GATEWAY_PORT = 8000
 READY_LIMIT_S = 900.0
 ANSWER_LIMIT_S = 300.0
+REPORT_LIMIT_S = 30.0
 SETUP_LIMIT_S = 3600.0
+PULLED = "external_kv_transfer"
 QUESTIONS = (
     "I plan a week in Paris with two children, by train and on foot. Which three places should we see, and why?",
     "Which of them is best on a rainy day?",
@@ -42,8 +46,14 @@ class Turn:
     prefill_worker: str
     decode_worker: str
     record: Mapping[str, Any]
-    sources: Mapping[str, float]
-    """Where the decode engine's prompt tokens came from."""
+    handed: Mapping[str, Any]
+    """What the decode side's agent reported; empty when nothing was handed over."""
+    pulled_by_engine: float
+    """Prompt tokens that the decode engine pulled meanwhile, by its own counter."""
+
+    @property
+    def transferred(self) -> int:
+        return int(self.handed.get("transferred_tokens", 0))
 
 
 def main() -> int:
@@ -51,22 +61,32 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="inferplane-demo-"))
     port = GATEWAY_PORT if is_free(GATEWAY_PORT) else 0
     say("\nStarting examples/smollm2.yaml: one prefill and two decode workers, each with a vLLM engine.")
-    say(f"This takes a minute or more; logs are in {folder}/logs")
+    say(f"This takes some minutes; logs are in {folder}/logs")
+    if not port:
+        say(f"Port {GATEWAY_PORT} is taken, so the gateway gets another one.")
     service = LocalService.start(MANIFEST, folder, port=port)
     try:
-        say(f"ready after {service.wait_ready(READY_LIMIT_S, tell=say):.0f} s: {service.ready_status().url}")
-        transferred = converse(service)
+        say(f"ready after {service.wait_ready(READY_LIMIT_S, tell=tell):.0f} s: {service.ready_status().url}")
+        turns = converse(service)
     except ServiceFailedError as error:
-        say(f"\n{error}")
+        say(f"\n{error}\nThe logs are kept in {folder}/logs")
         return 1
     finally:
         say("\nDraining ...")
         service.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    if transferred == 0:
-        say("No KV went from prefill to decode: something is wrong.")
+    return conclude(turns, folder)
+
+
+def conclude(turns: Sequence[Turn], folder: Path) -> int:
+    """Say whether KV moved; keep the logs where it did not."""
+    moved, pulled = sum(turn.transferred for turn in turns), sum(turn.pulled_by_engine for turn in turns)
+    if not 0 < moved <= pulled:
+        say(f"{moved} tokens' KV were handed over and engines pulled {pulled:.0f}: something is wrong.")
+        say(f"The logs are kept in {folder}/logs")
         return 1
-    say(f"{transferred:.0f} prompt tokens' KV went from prefill to decode; see README.md for what to try next.")
+    shutil.rmtree(folder, ignore_errors=True)
+    say(f"{moved} prompt tokens' KV went from prefill to decode.")
+    say("To keep the service and ask it yourself: .venv/bin/inferplane up -f examples/smollm2.yaml")
     return 0
 
 
@@ -102,17 +122,16 @@ def is_free(port: int) -> bool:
     return True
 
 
-def converse(service: LocalService) -> float:
-    """Hold the conversation; return how many prompt tokens the decode side pulled instead of computing them."""
+def converse(service: LocalService) -> list[Turn]:
     messages: list[dict[str, str]] = []
-    transferred = 0.0
+    turns: list[Turn] = []
     for number, question in enumerate(QUESTIONS, 1):
         messages.append({"role": "user", "content": question})
         turn = ask(service, messages)
         messages.append({"role": "assistant", "content": turn.answer})
-        transferred += turn.sources.get("external_kv_transfer", 0)
+        turns.append(turn)
         report(number, question, turn)
-    return transferred
+    return turns
 
 
 def ask(service: LocalService, messages: list[dict[str, str]]) -> Turn:
@@ -123,15 +142,32 @@ def ask(service: LocalService, messages: list[dict[str, str]]) -> Turn:
     if not response.is_success:
         raise ServiceFailedError(f"the gateway answered {response.status_code}: {response.text}")
     decode = response.headers["x-inferplane-worker"]
+    record = reported(service, response.headers["x-request-id"])
     after = prompt_tokens_by_source(service.worker(decode).engine_url)
     return Turn(
         answer=response.json()["choices"][0]["message"]["content"],
         usage=response.json()["usage"],
         prefill_worker=response.headers.get("x-inferplane-prefill-worker", ""),
         decode_worker=decode,
-        record=service.explain(response.headers["x-request-id"]) or {},
-        sources={name: count - before[decode].get(name, 0) for name, count in after.items()},
+        record=record,
+        handed=decode_report(record),
+        pulled_by_engine=after.get(PULLED, 0) - before[decode].get(PULLED, 0),
     )
+
+
+def reported(service: LocalService, request_id: str) -> Mapping[str, Any]:
+    """Return the router's record once the decode side has reported, which it does a moment after its answer."""
+    deadline = time.monotonic() + REPORT_LIMIT_S
+    while not decode_report(record := service.explain(request_id) or {}):
+        if time.monotonic() > deadline:
+            raise ServiceFailedError(f"no worker has reported what became of request {request_id}")
+        time.sleep(0.1)
+    return record
+
+
+def decode_report(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    nothing: Mapping[str, Any] = {}
+    return next((each for each in record.get("observed", ()) if each["side"] != "ROLE_PREFILL"), nothing)
 
 
 def report(number: int, question: str, turn: Turn) -> None:
@@ -143,12 +179,15 @@ def report(number: int, question: str, turn: Turn) -> None:
     say(f"   decode               {turn.decode_worker}")
     say(
         f"     cached tokens      predicted {turn.record.get('predicted_decode_cached_tokens')}, "
-        f"real {turn.sources.get('local_cache_hit', 0):.0f}"
+        f"real {turn.handed['decode_cached_tokens']}"
     )
-    say(
-        f"     rest of the prompt {turn.sources.get('external_kv_transfer', 0):.0f} tokens' KV pulled from prefill, "
-        f"{turn.sources.get('local_compute', 0):.0f} computed here"
-    )
+    say(f"     KV from prefill    of the other {turn.transferred} prompt tokens")
+
+
+def tell(line: str) -> None:
+    """Pass on what `up` says, but for how to go on from there: this service ends with the conversation."""
+    if not any(hint in line for hint in ("  ready: ", "  curl ", "  Ctrl-C ")):
+        say(line)
 
 
 def say(text: str) -> None:

@@ -3,6 +3,7 @@
 `inferplane` alone, `--help` and shell completion show the table below and import none of them.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
@@ -21,6 +22,7 @@ VERBS: Final = {
     "render": "Print what a file stands for, without starting anything.",
     "diff": "Say what applying a file would do to running workers.",
     "rollback": "Go back to an earlier revision of a service.",
+    "simulate": "Run a trace or a workload on a fleet in virtual time.",
     "freeze": "Keep a service as it is: no rollouts, no planning.",
     "unfreeze": "Let a frozen service go on.",
     "completion": "Print a completion script for a shell.",
@@ -39,6 +41,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(f"inferplane.commands.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = [] if args[0] in VERBS else get_close_matches(args[0], VERBS, n=1)
+        if near:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

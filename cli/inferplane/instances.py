@@ -83,7 +83,9 @@ def choose(context: Context, *, name: str | None, state_dir: Path | None) -> Ins
         return candidates[0]
     if not candidates:
         raise InvalidError("no local instance; start one with `inferplane up -f FILE`")
-    raise InvalidError(f"more than one local instance: name one with --name; {_listing(candidates)}")
+    raise InvalidError(
+        f"more than one local instance: give the NAME of one (see --help for where); {_listing(candidates)}"
+    )
 
 
 def _listing(instances: list[Instance]) -> str:

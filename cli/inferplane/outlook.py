@@ -29,6 +29,7 @@ def _cached_rows(record: router_pb2.DecisionRecord, decode: worker_pb2.RequestRe
     prefill = _last(record, prefill=True) or decode
     at_prefill = prefill.cached_tokens if prefill and prefill.cached_tokens_known else None
     at_decode = decode.decode_cached_tokens if decode and decode.decode_cached_tokens_known else None
+    moved = decode.transferred_tokens if decode and decode.decode_cached_tokens_known else None
     return [
         [
             "cached tokens, prefill",
@@ -40,7 +41,12 @@ def _cached_rows(record: router_pb2.DecisionRecord, decode: worker_pb2.RequestRe
             str(record.predicted_decode_cached_tokens),
             _count(at_decode, asked=decode is not None),
         ],
+        ["tokens handed over", str(_transfer_prediction(record)), _count(moved, asked=decode is not None)],
     ]
+
+
+def _transfer_prediction(record: router_pb2.DecisionRecord) -> int:
+    return max(0, record.prompt_tokens - record.predicted_decode_cached_tokens)
 
 
 def _local_prediction(record: router_pb2.DecisionRecord) -> int:

@@ -7,17 +7,24 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from inferplane.manifest import Manifest
 from inferplane_api.v1alpha1.engine import EngineType
 from inferplane_api.v1alpha1.inference_service import InferenceService
+from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 
 _PROBE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('vllm') else 3)"
 _NO_VLLM = 3
 _PROBE_TIMEOUT_S = 60.0
 
 
-def findings(service: InferenceService, *, engine_python: str) -> list[str]:
+def findings(manifest: Manifest, *, engine_python: str) -> list[str]:
     """Return what is in the way of running this service here, as field: problem; fix."""
-    return [*_source_findings(service), *_engine_findings(service, engine_python)]
+    adapters = [each for each in manifest.resources if isinstance(each, LoRAAdapter)]
+    return [
+        *_source_findings(manifest.service),
+        *_engine_findings(manifest.service, engine_python),
+        *(finding for adapter in adapters for finding in _adapter_findings(adapter)),
+    ]
 
 
 def _source_findings(service: InferenceService) -> Iterator[str]:
@@ -37,6 +44,17 @@ def _folder_findings(folder: Path) -> Iterator[str]:
         yield f"{field}: {folder} is not a folder on this machine; put the weights there or correct the path"
     elif not (folder / "config.json").is_file():
         yield f"{field}: {folder} holds no config.json; give the folder that directly holds the model's files"
+
+
+def _adapter_findings(adapter: LoRAAdapter) -> Iterator[str]:
+    path = adapter.spec.source.path
+    if path is None:
+        return
+    field = f"LoRAAdapter {adapter.metadata.name}: spec.source.path"
+    if not Path(path).is_dir():
+        yield f"{field}: {path} is not a folder on this machine; put the adapter there or correct the path"
+    elif not (Path(path) / "adapter_config.json").is_file():
+        yield f"{field}: {path} holds no adapter_config.json; give the folder that directly holds the adapter's files"
 
 
 def _engine_findings(service: InferenceService, engine_python: str) -> Iterator[str]:

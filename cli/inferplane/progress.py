@@ -7,7 +7,7 @@ import click
 
 from inferplane.context import Context
 from inferplane.output import COLOURS
-from inferplane_operator.local.status import InstancePhase, Status, WorkerPhase
+from inferplane_operator.local.status import AdapterStatus, InstancePhase, Status, WorkerPhase
 
 
 class Progress(Protocol):
@@ -58,8 +58,19 @@ def _parts(status: Status) -> list[tuple[str, str, str]]:
         (worker.name, worker.phase.value, "" if worker.reason == worker.phase.lower() else worker.reason)
         for worker in status.workers
     ]
+    adapters = [
+        (f"adapter {each.served_name}", _adapter_phase(each).value, "" if each.ready else each.message)
+        for each in status.adapters
+    ]
     phase = _gateway_phase(status)
-    return [("gateway", phase.value, status.gateway_reason), *workers] if phase else workers
+    gateway = [("gateway", phase.value, status.gateway_reason)] if phase else []
+    return [*gateway, *workers, *adapters]
+
+
+def _adapter_phase(adapter: AdapterStatus) -> WorkerPhase:
+    if adapter.ready:
+        return WorkerPhase.READY
+    return WorkerPhase.NOT_READY if adapter.failed else WorkerPhase.STARTING
 
 
 def _gateway_phase(status: Status) -> WorkerPhase | None:

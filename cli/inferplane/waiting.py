@@ -14,6 +14,8 @@ from inferplane_operator.local.log_tail import LAST_LINES, tail
 from inferplane_operator.local.status import ChildStatus, InstancePhase, Status, WorkerPhase
 
 _POLL_S = 0.1
+_LATE_LINES = 3
+"""Of the log of a process that is merely slow: where it stands."""
 _RUNNER_GRACE_S = 10.0
 """How long a runner may take to take the folder's lock."""
 
@@ -69,21 +71,19 @@ def _late_message(wait: Wait, status: Status | None) -> str:
     head = f"not ready within {wait.timeout_s:g} s"
     if status is None or status.observed_generation < wait.generation:
         return "\n".join([f"{head}: the runner has not taken the change", *_runner_tail(wait.instance)])
-    late = [worker for worker in status.workers if worker.phase is not WorkerPhase.READY]
+    late = [worker.engine for worker in status.workers if worker.phase is not WorkerPhase.READY]
+    router = status.router if status.gateway_reason else None
     parts = [f"{head}: {status.message}"]
-    for worker in late:
-        parts += _last_lines(wait.instance, [child for child in (worker.engine,) if child is not None])
-    if not late and status.router is not None:
-        parts += _last_lines(wait.instance, [status.router])
+    parts += _last_lines(wait.instance, [it for it in (*late, router) if it is not None], most=_LATE_LINES)
     return "\n".join([*parts, "wait longer with --timeout, or see `inferplane diagnose`"])
 
 
-def _last_lines(instance: Instance, children: list[ChildStatus]) -> list[str]:
+def _last_lines(instance: Instance, children: list[ChildStatus], *, most: int = LAST_LINES) -> list[str]:
     lines: list[str] = []
     for child in children:
         log = instance.state.log(child.name)
         lines.append(f"last lines of {log}:")
-        lines += [f"  | {line}" for line in child.last_log or tail(log, LAST_LINES)]
+        lines += [f"  | {line}" for line in (child.last_log or tail(log, most))[-most:]]
     return lines
 
 

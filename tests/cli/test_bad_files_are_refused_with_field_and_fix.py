@@ -17,6 +17,12 @@ spec:
   model: {name: m}
   engine: {type: sim}
 """
+ADAPTER = """\
+apiVersion: inferplane.dev/v1alpha1
+kind: LoRAAdapter
+metadata: {{name: a}}
+spec: {{service: demo, source: {{path: {path}}}}}
+"""
 VLLM = """\
 apiVersion: inferplane.dev/v1alpha1
 kind: InferenceService
@@ -98,6 +104,16 @@ def test_a_folder_that_holds_no_model_is_named(call: Call, tmp_path: Path) -> No
 
     assert result.exit_code == 2
     assert "holds no config.json" in result.stderr
+
+
+def test_a_missing_adapter_is_named_with_its_path(call: Call, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path, expected in (("/no/adapter", "is not a folder on this machine"), (empty, "holds no adapter_config.json")):
+        result = call("up", "-f", write(tmp_path, f"{SIM}---\n{ADAPTER.format(path=path)}"))
+
+        assert result.exit_code == 2
+        assert f"LoRAAdapter a: spec.source.path: {path} {expected}" in result.stderr
 
 
 def test_a_missing_engine_says_how_to_name_one(call: Call, tmp_path: Path, weights: Path) -> None:

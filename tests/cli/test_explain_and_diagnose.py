@@ -149,6 +149,7 @@ def test_prediction_is_set_against_observation() -> None:
         "                         PREDICTED   OBSERVED",
         "cached tokens, prefill          32         32",
         "cached tokens, decode            0    unknown",
+        "tokens handed over              48    unknown",
         "first token, ms               21.5       25.0",
         "each further token, ms         5.0        4.0",
     ]
@@ -159,7 +160,7 @@ def test_an_answer_in_one_piece_has_no_token_times() -> None:
     found.observed[1].streamed = False
     found.observed[1].ttft_s = found.observed[1].tpot_s = NAN
 
-    assert [row[2] for row in outlook_table(found).rows[2:]] == ["not streamed", "not streamed"]
+    assert [row[2] for row in outlook_table(found).rows[3:]] == ["not streamed", "not streamed"]
 
 
 def test_a_running_request_has_only_its_prediction() -> None:

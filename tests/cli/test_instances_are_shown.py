@@ -75,7 +75,10 @@ def test_several_instances_are_listed_and_must_be_named(call: Call, context: Con
 
         assert [line.split()[0] for line in listed.stdout.splitlines()] == ["NAME", "demo", "other"]
         assert result.exit_code == 2
-        assert "more than one local instance: name one with --name; there are: demo, other" in result.stderr
+        assert (
+            "more than one local instance: give the NAME of one (see --help for where); there are: demo, other"
+            in result.stderr
+        )
         assert call("status", "other").stdout.startswith("other: Ready")
         assert call("scale", "decode", "2", "--name", "other").exit_code == 0
 

@@ -98,3 +98,8 @@ def test_a_duration_that_is_none_is_wrong_usage(call: Call) -> None:
 
 def test_the_root_command_is_called_inferplane() -> None:
     assert root.name == "inferplane"
+
+
+def test_a_mistyped_verb_is_told_the_nearest(call: Call) -> None:
+    assert "No such command 'stauts'; did you mean 'status'?" in call("stauts").stderr
+    assert "No such command 'xyzzy'" in call("xyzzy").stderr

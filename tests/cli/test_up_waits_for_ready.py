@@ -17,7 +17,14 @@ from inferplane.waiting import wait_ended
 from inferplane_operator.local.desired import Desired, change_desired, read_desired
 from inferplane_operator.local.lock import hold_runner_lock
 from inferplane_operator.local.statedir import StateDir, StateError
-from inferplane_operator.local.status import ChildStatus, InstancePhase, Status, WorkerPhase, write_status
+from inferplane_operator.local.status import (
+    AdapterStatus,
+    ChildStatus,
+    InstancePhase,
+    Status,
+    WorkerPhase,
+    write_status,
+)
 
 SIM = """\
 apiVersion: inferplane.dev/v1alpha1
@@ -139,6 +146,16 @@ def test_an_engine_that_never_gets_ready_ends_the_wait_with_its_last_lines(
     assert result.exit_code == 3
     assert "  | loading weights 3 %" in result.stderr
     assert "wait longer with --timeout" in result.stderr
+
+
+def test_adapters_are_shown_while_they_are_waited_for(call: Call, context: Context, file: str) -> None:
+    adapter = AdapterStatus(name="a", served_name="team/a", failed=True, message="no such folder")
+    late = status_of().model_copy(update={"phase": InstancePhase.DEGRADED, "adapters": (adapter,)})
+    with runner(context, lambda _, __: late):
+        result = call("up", "-f", file, "--timeout", "200ms")
+
+    assert "adapter team/a: NotReady (no such folder)" in result.stderr
+    assert "last lines" not in result.stderr
 
 
 def test_a_router_that_cannot_listen_ends_the_wait(call: Call, context: Context, file: str) -> None:

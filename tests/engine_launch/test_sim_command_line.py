@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from inferplane_api.v1alpha1.engine import EngineType, SimFault, SimFaultKind, SimOptions
+from inferplane_api.sim_faults import SimFaultKind
+from inferplane_api.v1alpha1.engine import EngineType, SimFault, SimOptions
 from inferplane_engine.launch import AdapterRoom, Addresses, EngineRole, LaunchError, LaunchSpec, launch
 from inferplane_workers.sim.options import LoraOptions, parse_options
 

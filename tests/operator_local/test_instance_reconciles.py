@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import errno
 import json
 import shutil
 import signal
+import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -253,6 +255,38 @@ async def test_ready_is_said_when_the_router_routes_by_the_newest_catalogue(stat
 
         world.probe.catalogue = world.written().generation
         await world.ready(2)
+
+
+async def test_a_full_disk_ends_nothing_and_what_could_not_be_written_is_written_later(
+    state: StateDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(state)
+    world.want(pool())
+    async with running(world):
+        await world.ready(1)
+        with monkeypatch.context() as full:
+            refused = refuse_writes(full)
+            world.process("decode-0-engine").end(-9)
+            while len(world.processes("decode-0-engine")) < 2:  # noqa: ASYNC110  nobody tells
+                await asyncio.sleep(0.005)
+            while not refused:  # noqa: ASYNC110  a list, not an event
+                await asyncio.sleep(0.005)
+
+        status = await world.until(lambda it: it.workers[0].engine is not None and it.workers[0].engine.restarts == 1)
+        assert status.service == "demo"
+        await world.ready(1)
+
+
+def refuse_writes(patch: pytest.MonkeyPatch) -> list[str]:
+    """Let every file of a state folder meet a full disk; return the files that did."""
+    refused: list[str] = []
+
+    def full(*_: object, prefix: str, **__: object) -> tuple[int, str]:
+        refused.append(prefix)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    patch.setattr(tempfile, "mkstemp", full)
+    return refused
 
 
 async def test_a_crash_loop_is_called_one(state: StateDir) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from inferplane_api.proto.router_pb2 import DecisionRecord
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_router.core.values import KvMode, Mismatch
 from inferplane_workers.agent.config import Role
 from inferplane_workers.testing import QUICK, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_router.core.values import Health
 from inferplane_workers.agent.config import Role
 from inferplane_workers.agent.gate import Phase

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.faults import FaultPlan, parse_fault
 from inferplane_workers.sim.testing import Sim, serving
 

@@ -115,7 +115,7 @@ def _show_all(context: Context, instances: list[Instance], form: Format) -> None
         click.echo("no local instance; start one with `inferplane up -f FILE`", err=True)
         return
     rows = [
-        [instance.name, status.phase.value if status else "Unknown", _ready(status), status.url if status else ""]
+        [instance.name, status.phase.value if status else "Unknown", _ready(status), _url(status)]
         for instance, status in statuses
     ]
     show_table(context, ("name", "phase", "workers", "url"), rows)
@@ -125,6 +125,10 @@ def _ready(status: Status | None) -> str:
     if status is None:
         return ""
     return f"{sum(pool.ready for pool in status.pools)}/{sum(pool.replicas for pool in status.pools)}"
+
+
+def _url(status: Status | None) -> str:
+    return status.url if status and status.phase is not InstancePhase.STOPPED else ""
 
 
 def _document(status: Status) -> dict[str, object]:

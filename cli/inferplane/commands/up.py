@@ -84,7 +84,7 @@ def _check(manifest: Manifest, engine_python: str, gpus: str) -> None:
         find_gpus(gpus)
     except StateError as error:
         raise InvalidError(str(error)) from error
-    found = preflight.findings(manifest.service, engine_python=engine_python)
+    found = preflight.findings(manifest, engine_python=engine_python)
     if found:
         raise InvalidError("this cannot run here:\n" + "\n".join(f"  {finding}" for finding in found))
 

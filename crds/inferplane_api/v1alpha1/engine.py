@@ -6,6 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_api.v1alpha1.lora import LoraOptions
 from inferplane_api.v1alpha1.speculation import Speculation
 from inferplane_api.v1alpha1.units import ByteCount, Duration
@@ -56,35 +57,6 @@ Environment = Annotated[
     AfterValidator(_environment),
 ]
 Arguments = Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(max_length=256)]
-
-
-class SimFaultKind(StrEnum):
-    """What the simulated engine can do wrong."""
-
-    CRASH = "crash"
-    """The process is gone at once, without a word."""
-    HANG = "hang"
-    """Requests are taken, nothing is computed."""
-    SLOW = "slow"
-    LOST_EVENTS = "lost-events"
-    """A batch is not published; replay still has it."""
-    FORGOTTEN_EVENTS = "forgotten-events"
-    """A batch is not published, and replay has lost it too: a gap that cannot be closed."""
-    SILENT_EVENTS = "silent-events"
-    """Events are missing from a batch without a gap."""
-    WRONG_EVENTS = "wrong-events"
-    """Hashes of a batch are others."""
-    DUPLICATE_EVENTS = "duplicate-events"
-    REORDERED_EVENTS = "reordered-events"
-    """A batch comes after its successor."""
-    CORRUPT_KV = "corrupt-kv"
-    CORRUPT_TRANSFER = "corrupt-transfer"
-    REFUSE = "refuse"
-    """The connection is reset before an answer."""
-    ERROR = "error"
-    """The request is answered with `status`."""
-    STALLED_START = "stalled-start"
-    """The server is not ready for `duration_s`; 0: never."""
 
 
 class SimFault(WireModel):

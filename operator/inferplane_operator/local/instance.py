@@ -78,6 +78,8 @@ class Instance:
         self._router: RouterProcess | None = None
         self._gateway_port = 0
         self._catalogue = CatalogueWriter(state.catalogue)
+        self._unwritten = ""
+        """Why the last write failed; empty when it did not."""
         self._published: dict[Path, tuple[object, object]] = {}
         """File to the value written and the stamp that the file got."""
 
@@ -224,8 +226,8 @@ class Instance:
         old, drain_s = self._router, max(pool.drain_timeout_s for pool in blueprint.pools)
         new = RouterProcess(self._state, self._around, gateway_port=self._gateway_port, drain_timeout_s=drain_s)
         self._router = new
-        # The router reads the catalogue when it starts, so there has to be one.
-        self._write_catalogue(blueprint)
+        # The router reads the catalogue when it starts, so there should be one.
+        self._try(lambda: self._write_catalogue(blueprint))
         group.create_task(new.run(), name="router")
         if old:
             group.create_task(old.stop(), name="router-drain")
@@ -242,8 +244,21 @@ class Instance:
 
     def _publish(self, *, ended: bool = False) -> None:
         """Write what changed of status, catalogue and the record of children."""
-        if not self._folder_held():
-            return
+        if self._folder_held():
+            self._try(lambda: self._write_all(ended=ended))
+
+    def _try(self, write: Callable[[], None]) -> None:
+        """Serve on when a file cannot be written, as on a full disk: the next round tries it again."""
+        try:
+            write()
+        except OSError as error:
+            if str(error) != self._unwritten:
+                _log.error("the state folder cannot be written to; trying again", problem=str(error))
+            self._unwritten = str(error)
+        else:
+            self._unwritten = ""
+
+    def _write_all(self, *, ended: bool) -> None:
         if not self._blueprint:
             if self._problem:
                 self._write_status(self._problem_status())

@@ -103,7 +103,8 @@ class RouterProcess:
     async def _look(self) -> Readiness:
         if self.child.state is not ChildState.RUNNING:
             status = self.child.status()
-            return Readiness(ready=False, reason=f"{status.state}: {status.last_exit or 'not started'}")
+            reason = f"{status.state}: {status.last_exit}" if status.last_exit else "not started"
+            return Readiness(ready=False, reason=reason)
         return await self._around.probe.ready(f"{_HOST}:{self.gateway_port}")
 
     def _command(self) -> Command:

@@ -15,7 +15,7 @@ from typing import cast
 
 import orjson
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.cache import Contents
 from inferplane_engine.sim.sequence import Damage
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.engine import SimEngine
 from inferplane_engine.sim.faults import FaultPlan
 from inferplane_runtime.http.api import Limits

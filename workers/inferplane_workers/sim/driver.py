@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.engine import SimEngine
 from inferplane_engine.sim.events import (
     CacheChanged,

@@ -16,7 +16,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.events import BlocksRemoved, BlocksStored, CacheEvent
 from inferplane_engine.sim.faults import FaultPlan
 from inferplane_workers.sim.options import EventsConfig, OptionsError

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
-from inferplane_api.v1alpha1.engine import SimFaultKind
+from inferplane_api.sim_faults import SimFaultKind
 from inferplane_engine.sim.events import EngineRequest, Finished
 from inferplane_engine.sim.faults import FaultPlan
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
