@@ -10,7 +10,7 @@ from inferplane_api.proto import worker_pb2 as pb
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.ledger import Change, Entry, Ledger, Ticket
 from inferplane_workers.agent.routing_headers import Routing
-from inferplane_workers.agent.stream_hub import Expected, StreamHub, Subscription
+from inferplane_workers.agent.stream_hub import BLOCKS_FLUSH_S, FLUSH_S, Expected, StreamHub, Subscription
 from inferplane_workers.agent.timeline import Outcome, Side, Timeline
 from inferplane_workers.agent.wire import Gauges, PlaneKey
 
@@ -102,7 +102,7 @@ class World:
 
     def __init__(self, *, max_messages: int = 4) -> None:
         self.state = FakeState()
-        self.hub = StreamHub(state=self.state, epoch=1, schedule=lambda: None, max_messages=max_messages)
+        self.hub = StreamHub(state=self.state, epoch=1, schedule=lambda _: None, max_messages=max_messages)
         self.state.ledger = Ledger(self.hub.load)
         self.subscribers: list[tuple[Subscription, Naive]] = []
 
@@ -319,3 +319,22 @@ def test_a_large_change_removes_before_it_stores() -> None:
     assert max(index for index, part in enumerate(parts) if part.removed) < min(
         index for index, part in enumerate(parts) if part.stored
     )
+
+
+def test_blocks_wait_for_each_other_but_for_nothing_that_is_more_urgent() -> None:
+    asked: list[float] = []
+    hub = StreamHub(state=FakeState(), epoch=1, schedule=asked.append)
+    hub.blocks(PlaneKey(0), stored=[1])
+    hub.blocks(PlaneKey(0), stored=[2])
+
+    assert asked == [BLOCKS_FLUSH_S]
+
+    hub.status_changed()
+    hub.status_changed()
+
+    assert asked == [BLOCKS_FLUSH_S, FLUSH_S]
+
+    hub.flush()
+    hub.blocks(PlaneKey(0), stored=[3])
+
+    assert asked == [BLOCKS_FLUSH_S, FLUSH_S, BLOCKS_FLUSH_S]

@@ -39,7 +39,7 @@ class State:
 
 class Served:
     def __init__(self) -> None:
-        self.hub = StreamHub(state=State(), epoch=9, schedule=lambda: None)
+        self.hub = StreamHub(state=State(), epoch=9, schedule=lambda _: None)
         self.server = StreamServer(self.hub, wall=lambda: 1.5, heartbeat_s=0.02)
         self.to_send: asyncio.Queue[pb.SubscriberMessage | None] = asyncio.Queue()
 

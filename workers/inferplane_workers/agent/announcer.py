@@ -41,7 +41,7 @@ class Announcer:
         metrics: AgentMetrics,
         later: Callable[[float, Callable[[], None]], object],
         new_epoch: Callable[[], int],
-        schedule: Callable[[], None],
+        schedule: Callable[[float], None],
     ) -> None:
         self.identity = identity
         self._status = pb.WorkerStatus(phase=pb.PHASE_STARTING)

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGENT_VERSION = "0.1.0"
-_FLUSH_S = 0.002
 _log = structlog.get_logger("inferplane.agent")
 
 
@@ -245,8 +244,8 @@ class Agent:
         with contextlib.suppress(asyncio.CancelledError):
             done(await self._drain.run())
 
-    def _schedule_flush(self) -> None:
-        self._loop.call_later(_FLUSH_S, self.announcer.hub.flush)
+    def _schedule_flush(self, after_s: float) -> None:
+        self._loop.call_later(after_s, self.announcer.hub.flush)
 
     def _adapters_changed(self) -> None:
         self._loader.wake()

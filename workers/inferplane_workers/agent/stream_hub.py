@@ -2,22 +2,27 @@
 
 Problem: several router processes need the same facts, each at its own speed, and a slow one must cost neither memory
 nor the others' time.  Idea: changes are gathered for a few milliseconds, written once, and put into one bounded queue
-per subscriber; a queue that overflows is thrown away and replaced by a snapshot of the present.  Reports of finished
-requests are no state that a snapshot could repeat, so they are kept apart and follow it.  Trade-off: a subscriber that
-stays behind for thousands of requests loses the oldest reports, never blocks or load.
+per subscriber; a queue that overflows is thrown away and replaced by a snapshot of the present.  Blocks are gathered
+for longer than the rest: a router expects its own before they come, and pays for messages more than for blocks.
+Reports of finished requests are no state that a snapshot could repeat, so they are kept apart and follow it.
+Trade-off: a subscriber that stays behind for thousands of requests loses the oldest reports, never blocks or load.
 Invariant: snapshot plus the deltas after it always equal the agent's own state.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.ledger import Change
 from inferplane_workers.agent.timeline import Report
 from inferplane_workers.agent.wire import Gauges, PlaneKey
 
+FLUSH_S: Final = 0.002
+BLOCKS_FLUSH_S: Final = 0.02
+"""How long changes of blocks wait when there is nothing else to say."""
+_NEVER: Final = float("inf")
 _MAX_MESSAGES = 4_096
 _MAX_BYTES = 16 * 1024 * 1024
 _MAX_EXPECTED = 4_096
@@ -149,8 +154,8 @@ class Subscription:
 class StreamHub:
     """Gathers changes and hands them to subscribers.
 
-    `schedule` asks for one `flush` a few milliseconds from now; the hub asks once per batch.  `on_chain` hears once a
-    request is both expected and accepted.
+    `schedule` asks for a `flush` so many seconds from now; the hub asks once per batch, twice if the second is sooner.
+    `on_chain` hears once a request is both expected and accepted.
     """
 
     def __init__(
@@ -158,7 +163,7 @@ class StreamHub:
         *,
         state: State,
         epoch: int,
-        schedule: Callable[[], None],
+        schedule: Callable[[float], None],
         on_chain: Callable[[str, Expected], None] | None = None,
         max_messages: int = _MAX_MESSAGES,
         max_bytes: int = _MAX_BYTES,
@@ -166,7 +171,7 @@ class StreamHub:
         self._state = state
         self._schedule = schedule
         self._on_chain = on_chain
-        self._scheduled = False
+        self._asked_s = _NEVER
         self.epoch = epoch
         self.max_messages = max_messages
         self.max_bytes = max_bytes
@@ -220,7 +225,7 @@ class StreamHub:
             change.note(hashed, stored=False)
         for hashed in stored:
             change.note(hashed, stored=True)
-        self._ask()
+        self._ask(BLOCKS_FLUSH_S)
 
     def load(self, change: Change) -> None:
         self._entries.append(change)
@@ -286,7 +291,7 @@ class StreamHub:
 
     def flush(self) -> None:
         """Write what was gathered and give it to every subscriber."""
-        self._scheduled = False
+        self._asked_s = _NEVER
         if self._subscriptions:
             self._send()
         self._identity = self._status = False
@@ -322,10 +327,10 @@ class StreamHub:
             if subscription is not expected.sender and subscription.wants_blocks:
                 subscription.push(body)
 
-    def _ask(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._schedule()
+    def _ask(self, within_s: float = FLUSH_S) -> None:
+        if within_s < self._asked_s:
+            self._asked_s = within_s
+            self._schedule(within_s)
 
 
 def _change_bodies(key: PlaneKey, change: _Moves) -> Iterable[bytes]:
