@@ -82,7 +82,7 @@ class Placement:
     def complete(self, outcome: Outcome) -> None:
         """End the request; again is harmless."""
         if not self.over:
-            self.over = True
+            self.let_go()
             if self._work is not None:
                 self._work.cancel()
             self._plane.completed(self, outcome)
@@ -94,6 +94,11 @@ class Placement:
     def deliver(self, result: Routed | GatewayError) -> None:
         if not self.over:
             self._deliver(result)
+
+    def let_go(self) -> None:
+        """Call nobody back any more: who waits holds this, and what is in a ring waits for the garbage collector."""
+        self.over = True
+        self._deliver = _to_nobody
 
     def hold(self, work: "asyncio.Future[EncodedPrompt]") -> None:
         self._work = work
@@ -216,7 +221,7 @@ class DataPlane:
 
     def forget(self, placement: Placement) -> None:
         """Leave a placement's end to the agents' reports and to the core's own expiry."""
-        placement.over = True
+        placement.let_go()
         self._in_force.discard(placement.wish.request_id)
 
     @property
@@ -328,6 +333,10 @@ class DataPlane:
             return
         delay = min(max(wakeup - self.now(), _SHORTEST_WAIT_S), _HOUSEKEEPING_S)
         self._timer = asyncio.get_running_loop().call_later(delay, self.poll)
+
+
+def _to_nobody(_result: Routed | GatewayError) -> None:
+    """Take what comes after a request's end."""
 
 
 def _too_long(wish: Wish, prompt: EncodedPrompt) -> BadRequestError | None:

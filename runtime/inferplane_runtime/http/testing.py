@@ -53,12 +53,12 @@ class RecordedExchange:
     def end(self) -> None:
         if not self.closed:
             self.ended = self.closed = True
-            self._over.set()
+            self._forget()
 
     def abort(self) -> None:
         if not self.closed:
             self.aborted = self.closed = True
-            self._over.set()
+            self._forget()
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         self._gone = callback
@@ -74,13 +74,19 @@ class RecordedExchange:
         """Play a client that goes away."""
         if not self.closed:
             self.closed = True
-            if self._gone:
-                self._gone()
+            gone = self._gone
+            self._gone = self._pressure = None
+            if gone:
+                gone()
 
     def press(self, *, on: bool) -> None:
         """Play a client that falls behind, or has caught up."""
         if self._pressure:
             self._pressure(on)
+
+    def _forget(self) -> None:
+        self._gone = self._pressure = None
+        self._over.set()
 
 
 @dataclass
