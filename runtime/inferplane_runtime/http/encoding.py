@@ -28,6 +28,8 @@ _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in
 _NO_CONTENT = frozenset((HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value))
 _FIRST_FINAL = HTTPStatus.OK.value
 _WITHOUT_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))
+_COLON = b": "
+_LINE_END = b"\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -37,19 +39,18 @@ Pairs = Iterable[tuple[bytes, bytes]]
 def encode_response_head(status: int, pairs: Pairs, framing: bytes) -> bytes:
     """Build a head; `framing` is complete lines, each ended by CR LF."""
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
-    fields = [b"%b: %b\r\n" % pair for pair in pairs if pair[0] not in _FRAMING]
-    return _checked(line, fields, framing)
+    return _checked(line, [_COLON.join(pair) for pair in pairs if pair[0] not in _FRAMING], framing)
 
 
 def encode_request_head(method: bytes, target: bytes, host: bytes, pairs: Pairs, body_length: int) -> bytes:
     """Build a request's head for the connection to `host`."""
-    fields = [b"%b: %b\r\n" % pair for pair in pairs if pair[0] not in _REQUEST_OWN]
+    fields = [_COLON.join(pair) for pair in pairs if pair[0] not in _REQUEST_OWN]
     framing = b"" if not body_length and method in _WITHOUT_BODY else b"content-length: %d\r\n" % body_length
     return _checked(b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, target, host), fields, framing)
 
 
 def _checked(line: bytes, fields: list[bytes], framing: bytes) -> bytes:
-    head = b"%b%b%b\r\n" % (line, b"".join(fields), framing)
+    head = line + _LINE_END.join([*fields, framing + _LINE_END])
     # Counting line ends sees every injected CR or LF at the cost of two scans.
     ends = line.count(b"\r\n") + len(fields) + framing.count(b"\r\n") + 1
     if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
