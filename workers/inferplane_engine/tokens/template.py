@@ -11,7 +11,7 @@ the other, and a wrong hit prediction shows as such.  Invariant: `render` gives 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
 import jinja2.ext
@@ -149,13 +149,13 @@ def _as_python_prints(value: Any) -> Any:
 
 def _holds_a_float(value: Any) -> bool:
     """Find floats: minijinja hands 2.0 to a filter as 2, so that JSON would differ."""
-    if isinstance(value, str):  # nearly always, so first
-        return False
     if isinstance(value, dict):
-        return any(map(_holds_a_float, cast("dict[str, Any]", value).values()))
-    if isinstance(value, list | tuple):
-        return any(map(_holds_a_float, cast("list[Any]", value)))
-    return isinstance(value, float)
+        inner: Iterable[Any] = cast("dict[str, Any]", value).values()
+    elif isinstance(value, list | tuple):
+        inner = cast("list[Any]", value)
+    else:
+        return isinstance(value, float)
+    return any(type(each) is not str and _holds_a_float(each) for each in inner)  # texts are worth no call
 
 
 def _no_escape(_name: str) -> None:
