@@ -15,7 +15,7 @@ import structlog
 from inferplane_api.proto import ext_proc_pb2 as pb
 from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, OUTCOME_ENGINE_LOST, OUTCOME_OK, Outcome
 from inferplane_router.core.values import Routed
-from inferplane_router.extproc.conversation import Conversation, Ending, Replies, Surroundings, UnsupportedError
+from inferplane_router.extproc.conversation import Conversation, Ending, Phase, Replies, Surroundings, UnsupportedError
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError
 from inferplane_router.gateway.forward import OUTCOME_LABELS, outcome_of
@@ -75,7 +75,11 @@ class _Request:
         self._begun = 0.0
 
     async def run(self, stream: Stream) -> None:
-        while isinstance(message := await stream.read(), pb.ProcessingRequest):
+        """Go on until the proxy has said all, or there is nothing more to hear from it."""
+        while self._conversation.phase is not Phase.OVER:
+            message = await stream.read()
+            if not isinstance(message, pb.ProcessingRequest):
+                return
             step = self._conversation.receive(message)
             for reply in await self._place(step) if isinstance(step, Wish) else step:
                 await stream.write(reply)
