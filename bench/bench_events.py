@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from event_stream import Load, follow
+from _event_stream import Load, follow
 
 from inferplane_engine.identity import KeySpace, hash_blocks
 from inferplane_engine.kv_events import BlockMap, BlockRemoved, BlockStored, EventBatch, EventDecoder, encode_batch
