@@ -94,6 +94,7 @@ class HandoffRun:
     def over(self) -> None:
         """Hear no more of the prefill side: the job has ended."""
         self._over = True
+        self._call = None  # it holds this run: a ring would wait for the garbage collector
 
     def cancel_prefill(self) -> None:
         if self._call is not None:

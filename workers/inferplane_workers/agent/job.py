@@ -441,6 +441,7 @@ class Job:
         if self._handoff is not None:
             self._handoff.ended(whole=outcome is Outcome.OK)
             self._handoff.over()
+            self._handoff = None  # it holds this job: a ring would wait for the garbage collector
         if self._use is not None:
             self._use.end()
         if usage is None and self._filter is not None:

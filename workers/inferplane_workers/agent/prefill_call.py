@@ -130,6 +130,7 @@ class PrefillCall:
         if self._over:
             return
         self._over = True
+        self._call = None
         self.event = event
         self.cause = cause
         self._done(self)

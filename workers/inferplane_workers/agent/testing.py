@@ -44,7 +44,7 @@ class FakeExchange:
         assert self.response is None  # noqa: S101 - a fake checks its contract
         assert self.head is None  # noqa: S101
         self.response = response
-        self.ended = True
+        self.end()
 
     def start(self, head: ResponseHead, data: bytes = b"") -> None:
         assert self.response is None  # noqa: S101
@@ -58,9 +58,11 @@ class FakeExchange:
 
     def end(self) -> None:
         self.ended = True
+        self._forget()
 
     def abort(self) -> None:
         self.aborted = True
+        self._forget()
 
     @property
     def started(self) -> bool:
@@ -85,6 +87,9 @@ class FakeExchange:
     def press(self, *, slow: bool) -> None:
         if self._pressure is not None:
             self._pressure(slow)
+
+    def _forget(self) -> None:
+        self._gone = self._pressure = None
 
     @property
     def body(self) -> bytes:
