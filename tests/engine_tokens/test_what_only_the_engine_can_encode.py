@@ -87,14 +87,14 @@ def test_a_list_of_prompts_gives_each_its_tokens(encoder: PromptEncoder) -> None
 
 def test_the_engines_options_are_followed(tmp_path: Path) -> None:
     template = "{{ mood }}" + CHATML
-    options = {"chat_template_kwargs": {"mood": "calm"}, "max_model_len": 4, "chat_template": template}
+    options = {"chat_template_kwargs": {"mood": "calm"}, "max_model_len": 12, "chat_template": template}
     encoder = PromptEncoder(small_model(tmp_path, options=options))
     body: dict[str, Any] = {"messages": [HELLO]}
     plain = encoder.encode(CHAT, body).tokens.tolist()
 
     assert encoder.encode(CHAT, {**body, "chat_template_kwargs": {"mood": "calm"}}).tokens.tolist() == plain
     assert encoder.encode(CHAT, {**body, "chat_template_kwargs": {"mood": "wild"}}).tokens.tolist() != plain
-    assert encoder.encode(CHAT, {**body, "truncate_prompt_tokens": -1}).tokens.tolist() == plain[-3:]
+    assert encoder.encode(CHAT, {**body, "truncate_prompt_tokens": -1}).tokens.tolist() == plain[-11:]
 
 
 def test_truncation_keeps_the_end_and_the_beginning_token(encoder: PromptEncoder) -> None:

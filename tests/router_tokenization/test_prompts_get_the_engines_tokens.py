@@ -13,7 +13,7 @@ from inferplane_engine.identity import KeySpace
 from inferplane_engine.tokens import PromptEncoder
 from inferplane_engine.tokens.testing import small_model
 from inferplane_router.core.values import ModelFacts, ResolvedModel
-from inferplane_router.gateway.seams import EncodedPrompt
+from inferplane_router.gateway.seams import EncodedPrompt, PromptRejectedError
 from inferplane_router.tokenization import PromptService, TokenizationSettings
 from inferplane_router.tokenization.testing import FakeAgent, FakeUpstream
 from inferplane_runtime.clock import FakeClock
@@ -40,8 +40,8 @@ def tool(**fields: Any) -> dict[str, Any]:
 class World:
     """One agent with a small model, and a service that asks it."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        files = small_model(folder / "model")
+    def __init__(self, folder: Path, *, max_model_len: int = 4096, **settings: Any) -> None:
+        files = small_model(folder / "model", options={"max_model_len": max_model_len})
         self.encoder = PromptEncoder(files)
         self.agent = FakeAgent(files, encoder=self.encoder)
         self.upstream = FakeUpstream({"agent:1": self.agent})
@@ -149,6 +149,32 @@ def test_bodies_that_are_long_in_any_way_are_encoded_in_a_thread(
         prompt = await encoded
         assert prompt.tokens is not None
         assert prompt.tokens.tolist() == world.expected(path, body)
+        await service.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("long_body_bytes", [300, 10_000], ids=["in a thread", "in place"])
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [(TEXT, {"prompt": "x" * 2000}, "prompt"), (CHAT, chat(content="x" * 2000), "messages")],
+    ids=["completion", "chat"],
+)
+def test_a_text_that_no_tokenizer_could_fit_is_refused_without_encoding_it(
+    tmp_path: Path, path: str, body: dict[str, Any], field: str, long_body_bytes: int
+) -> None:
+    world = World(tmp_path, max_model_len=90, long_body_bytes=long_body_bytes)
+    assert world.encoder.tokenizer is not None
+    assert world.encoder.tokenizer.longest_token == len("<|im_start|>")
+
+    async def scenario() -> None:
+        service = world.service()
+        with pytest.raises(
+            PromptRejectedError, match=r"maximum context length is 90 tokens.*more than 1080 never"
+        ) as it:
+            await world.encode(service, path, body)
+        assert it.value.param == field
+        assert await world.encode(service, path, body | {"truncate_prompt_tokens": 8}) is not None
         await service.close()
 
     asyncio.run(scenario())

@@ -19,10 +19,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import structlog
 
-from inferplane_engine.tokens import ModelFiles, ModelFilesError, NotEncodableError, PromptEncoder
+from inferplane_engine.tokens import ModelFiles, ModelFilesError, NotEncodableError, PromptEncoder, PromptTooLongError
 from inferplane_engine.tokens.probes import TEXTS
 from inferplane_router.core.values import ModelFacts, ResolvedModel
-from inferplane_router.gateway.seams import EncodedPrompt
+from inferplane_router.gateway.seams import EncodedPrompt, PromptRejectedError
 from inferplane_router.tokenization.agent_call import AgentCallError, AgentCalls
 from inferplane_router.tokenization.engine_tokens import ask_engine, tokenize_body
 from inferplane_router.tokenization.file_cache import FileCache, fetch_files
@@ -94,7 +94,7 @@ class PromptService:
         if size >= self._settings.long_body_bytes:
             return self._in_thread(known.encoder, model, path, body)
         try:
-            return _given(path, known.encoder.encode(path, body).tokens)
+            return _encoded(known.encoder, path, body)
         except NotEncodableError:
             return self._by_engine(facts, model.model_name, path, body)
 
@@ -161,8 +161,8 @@ class PromptService:
                 ours = await self._run(encoder.encode, path, body)
                 asked = tokenize_body(path, model_name, body)
                 theirs = await ask_engine(self._engines, facts.file_sources[0], asked or {})
-            except NotEncodableError:
-                continue
+            except (NotEncodableError, PromptTooLongError):
+                continue  # an engine would refuse it as well
             except AgentCallError as error:
                 _log.warning("an engine could not be asked for tokens to compare", error=str(error))
                 continue
@@ -187,7 +187,7 @@ class PromptService:
         self, encoder: PromptEncoder, model: ResolvedModel, path: str, body: Mapping[str, Any]
     ) -> EncodedPrompt:
         try:
-            return _given(path, (await self._run(encoder.encode, path, body)).tokens)
+            return await self._run(_encoded, encoder, path, body)
         except NotEncodableError:
             if model.facts is None:
                 return _UNKNOWN
@@ -207,6 +207,14 @@ class PromptService:
 
     async def _run(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+def _encoded(encoder: PromptEncoder, path: str, body: Mapping[str, Any]) -> EncodedPrompt:
+    """Encode; raises NotEncodableError, PromptRejectedError."""
+    try:
+        return _given(path, encoder.encode(path, body).tokens)
+    except PromptTooLongError as error:
+        raise PromptRejectedError(str(error), param="messages" if path == _CHAT else "prompt") from error
 
 
 def _given(path: str, tokens: np.ndarray[Any, np.dtype[np.int32]]) -> EncodedPrompt:

@@ -1,6 +1,6 @@
 """Prompts to tokens, exactly as the engine does it."""
 
-from inferplane_engine.tokens.encoder import EncodedPrompt, NotEncodableError, PromptEncoder
+from inferplane_engine.tokens.encoder import EncodedPrompt, NotEncodableError, PromptEncoder, PromptTooLongError
 from inferplane_engine.tokens.files import ModelFiles, ModelFilesError, files_digest, is_tokenizer_file
 from inferplane_engine.tokens.template import ChatTemplate, TemplateError
 from inferplane_engine.tokens.tokenizer import Tokenizer
@@ -12,6 +12,7 @@ __all__ = [
     "ModelFilesError",
     "NotEncodableError",
     "PromptEncoder",
+    "PromptTooLongError",
     "TemplateError",
     "Tokenizer",
     "files_digest",

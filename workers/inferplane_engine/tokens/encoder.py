@@ -46,6 +46,10 @@ _NOT_FOR_TEMPLATES: Final = frozenset(
 _UNSET: Final = (None, "auto")
 
 
+class PromptTooLongError(ValueError):
+    """A text that no tokenizer could fit into the model's context; the message is for the client."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedPrompt:
     """The prompts of one request; all but completions with a list have exactly one."""
@@ -86,7 +90,7 @@ class PromptEncoder:
         return self._templates
 
     def encode(self, path: str, body: Mapping[str, Any]) -> EncodedPrompt:
-        """Encode the body of a request to `path`; raises NotEncodableError."""
+        """Encode the body of a request to `path`; raises NotEncodableError, PromptTooLongError."""
         try:
             match path:
                 case "/v1/chat/completions":
@@ -199,8 +203,10 @@ class PromptEncoder:
     def _tokens(self, text: str, body: Mapping[str, Any], *, add_special_tokens: bool) -> Tokens:
         if self.tokenizer is None:
             raise NotEncodableError(self.refuses_everything)
-        tokens = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         limit = self._limit(body)
+        if limit is None:
+            self._refuse_endless(text, self.tokenizer.longest_token)
+        tokens = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         if limit is None or limit >= tokens.size:
             return tokens
         if body.get("truncation_side") is not None:
@@ -212,6 +218,15 @@ class PromptEncoder:
         if not around:
             return kept
         return np.concatenate((self.tokenizer.prefix, kept, self.tokenizer.suffix))
+
+    def _refuse_endless(self, text: str, longest_token: int) -> None:
+        """Refuse, as engines do, what would not fit if every token were the longest: it is not worth encoding."""
+        most = None if self._max_model_len is None else self._max_model_len * longest_token
+        if most is not None and len(text) > most:
+            raise PromptTooLongError(
+                f"This model's maximum context length is {self._max_model_len} tokens. However, your prompt contains "
+                f"{len(text)} characters, and more than {most} never fit. Please reduce the length of the input prompt."
+            )
 
     def _truncated(self, tokens: Tokens, body: Mapping[str, Any]) -> Tokens:
         limit = self._limit(body)

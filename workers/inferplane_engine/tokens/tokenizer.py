@@ -38,6 +38,8 @@ class Tokenizer:
         self.fallback_reason = ""
         """Why the fast tokenizer is not in use; empty when it is."""
         self.prefix, self.suffix = self._added_around()
+        self.longest_token = max((len(token) for token in self.reference.get_vocab(with_added_tokens=True)), default=1)
+        """Characters of the longest token in the vocabulary."""
         try:
             fast = _fast_tokenizer(self.reference, text, segment_cache_bytes)
         except Exception as error:  # noqa: BLE001  # whatever it is, the reference can do it
