@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic.alias_generators import to_camel
 
-from inferplane_router.config import LimitSettings, Listen, RouterConfig
+from inferplane_router.config import ExtProc, LimitSettings, Listen, RouterConfig
 from inferplane_workers.agent.config import AgentConfig
 from inferplane_workers.agent.model_files import OPTIONS_FILE
 
@@ -24,7 +24,7 @@ def test_every_flag_of_the_agent_is_there(name: str) -> None:
     assert f"--{name.replace('_', '-')}" in TEXT
 
 
-@pytest.mark.parametrize("name", [*names(RouterConfig), *names(Listen), *names(LimitSettings)])
+@pytest.mark.parametrize("name", sorted({*names(RouterConfig), *names(Listen), *names(LimitSettings), *names(ExtProc)}))
 def test_every_key_of_the_routers_configuration_is_there(name: str) -> None:
     assert f"{to_camel(name)}" in TEXT
 
