@@ -111,7 +111,7 @@ bench: .venv/.complete ## every bench/*.py, one JSON line a result, also in .cac
 	$(VENV)/python tools/bench_all.py
 
 # One benchmark alone: make bench-index ARGS="--blocks 100000"; the last line it prints is JSON.
-BENCHES := $(addprefix bench-,index pick gateway agent events tokenizer sim)
+BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim)
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
 	$(VENV)/python bench/bench_$*.py $(ARGS)

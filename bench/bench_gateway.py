@@ -77,7 +77,9 @@ class Backend(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, chunks: int, files: ModelFiles | None) -> None:
+    def __init__(self, chunks: int, files: ModelFiles | None, ended: "asyncio.Queue[bytes] | None" = None) -> None:
+        self.ended = ended
+        """Heads of finished requests, for whoever reports them."""
         self.chunks = chunks
         self.files = files
         self.buffer = b""
@@ -101,9 +103,14 @@ class Backend(asyncio.Protocol):
             return
         head = self.buffer[:at].lower()
         start = head.find(b"content-length: ") + 16
-        length = int(head[start : (head.find(b"\r\n", start) + 1 or len(head) + 1) - 1])
+        if start < 16:  # noqa: PLR2004 - not found: in chunks, of which the last one ends what came
+            length = len(self.buffer) - at - 4 + (not self.buffer.endswith(_LAST))
+        else:
+            length = int(head[start : (head.find(b"\r\n", start) + 1 or len(head) + 1) - 1])
         if len(self.buffer) < at + 4 + length:
             return
+        if self.ended is not None:
+            self.ended.put_nowait(head)
         stream = b'"stream":true' in self.buffer
         self.buffer = self.buffer[at + 4 + length :]
         if stream:
@@ -131,11 +138,20 @@ class Backend(asyncio.Protocol):
             self.transport.write(_LAST)
 
 
-async def backend(chunks: int) -> None:
-    """Serve HTTP and one worker stream; print both ports."""
+def header(head: bytes, name: bytes) -> str:
+    """Return a header's value out of a whole head."""
+    return head.partition(b"\r\n" + name + b": ")[2].partition(b"\r\n")[0].decode()
+
+
+async def backend(chunks: int, *, reports: bool = False) -> None:
+    """Serve HTTP and one worker stream; print both ports.
+
+    A gateway sees a request's end itself; other fronts hear of it by `reports`, as agents make them.
+    """
+    ended: asyncio.Queue[bytes] | None = asyncio.Queue() if reports else None
     loop = asyncio.get_running_loop()
     files = ModelFiles.read(_TOKENIZER) if _TOKENIZER.is_dir() else None
-    http = await loop.create_server(lambda: Backend(chunks, files), "127.0.0.1", 0, backlog=1024)
+    http = await loop.create_server(lambda: Backend(chunks, files, ended), "127.0.0.1", 0, backlog=1024)
 
     async def subscribe(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
         del requests
@@ -144,6 +160,12 @@ async def backend(chunks: int) -> None:
         identity.identity.tokenizer_digest = files.digest if files else ""
         for message in (identity, worker.status()):
             message.sent_at = time.time()
+            yield message.SerializeToString()
+        while ended is not None:
+            head = await ended.get()
+            prompt_tokens = int(header(head, b"x-inferplane-prompt-tokens") or 0)
+            message = worker.report(header(head, b"x-request-id"), prompt_tokens=prompt_tokens)
+            message.report.router_epoch = int(header(head, b"x-inferplane-router-epoch") or 0)
             yield message.SerializeToString()
         while True:
             await asyncio.sleep(1)
@@ -370,9 +392,10 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--backend", type=int, metavar="CHUNKS", help=argparse.SUPPRESS)
+    parser.add_argument("--reports", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.backend:
-        uvloop.run(backend(given.backend))
+        uvloop.run(backend(given.backend, reports=given.reports))
         return
     print(json.dumps(uvloop.run(run(given.seconds, given.chunks, given.rounds))))
 
