@@ -2,7 +2,8 @@
 
 A stand-in engine answers at once, a client keeps 32 connections busy, and the CPU time of the agent's process between
 two moments is divided by what passed through it.  A bare proxy, where there is one, takes the same load in the same
-run: quote the ratio, absolute times drift from run to run.  The last line is JSON.
+run, and so do peers that are installed (`baselines/peers.py`): quote the ratio, absolute times drift from run to run.
+The last line is JSON.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from typing import Any
 
 import orjson
 import uvloop
+from baselines.peers import running_peers
 
 from inferplane_runtime.http.api import (
     Exchange,
@@ -122,8 +125,10 @@ class Reader:
         self._done.set_exception(RuntimeError(f"{failure}: {detail}"))
 
 
-async def load(port: int, requests: int, *, stream: bool) -> int:
-    """Send `requests` over 32 connections; return how many pieces came."""
+async def load(
+    port: int, requests: int, *, stream: bool, connections: int = _CONNECTIONS, latencies: list[float] | None = None
+) -> int:
+    """Send `requests` over some connections; return how many pieces came."""
     pool = UpstreamPool()
     body: dict[str, Any] = {"model": "m", "prompt": "word " * 200, "max_tokens": 60}
     if stream:
@@ -137,11 +142,14 @@ async def load(port: int, requests: int, *, stream: bool) -> int:
             done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             headers = _JSON.plus((b"x-request-id", b"r%d" % number))
             request = Request(b"POST", b"/v1/completions", b"", headers, raw)
+            began = time.perf_counter()
             pool.send(f"127.0.0.1:{port}", request, Reader(done), silence_s=30.0)
             pieces += await done
+            if latencies is not None:
+                latencies.append(time.perf_counter() - began)
         return pieces
 
-    pieces = sum(await asyncio.gather(*(connection() for _ in range(_CONNECTIONS))))
+    pieces = sum(await asyncio.gather(*(connection() for _ in range(connections))))
     await pool.close()
     return pieces
 
@@ -188,18 +196,33 @@ def free_port() -> int:
         return port
 
 
-def measure(pid: int, port: int, options: argparse.Namespace) -> dict[str, float]:
-    """Return CPU microseconds a request and a chunk."""
+def pss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def alone_p50_us(port: int, requests: int) -> float:
+    """Return the median time of a request that is alone."""
+    latencies: list[float] = []
+    uvloop.run(load(port, requests, stream=False, connections=1, latencies=latencies))
+    return statistics.median(latencies) * 1e6
+
+
+def measure(pid: int, port: int, options: argparse.Namespace, direct_p50_us: float) -> dict[str, float]:
+    """Return CPU microseconds a request and a chunk, latency added and memory."""
     uvloop.run(load(port, _CONNECTIONS * 10, stream=False))
     began = cpu_s(pid)
     uvloop.run(load(port, options.requests, stream=False))
     middle = cpu_s(pid)
     pieces = uvloop.run(load(port, options.streams, stream=True))
     ended = cpu_s(pid)
-    return {
-        "us_per_request": (middle - began) * 1e6 / options.requests,
-        "us_per_chunk": (ended - middle) * 1e6 / pieces,
+    found = {
+        "cpu_us_per_request": (middle - began) * 1e6 / options.requests,
+        "cpu_us_per_chunk": (ended - middle) * 1e6 / pieces,
+        "added_p50_us": alone_p50_us(port, options.alone) - direct_p50_us,
+        "pss_mib": pss_mib(pid),
     }
+    return {name: round(value, 2) for name, value in found.items()}
 
 
 def agent_command(port: int, engine_port: int, folder: str) -> list[str]:
@@ -216,6 +239,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--streams", type=int, default=320)
     parser.add_argument("--chunks", type=int, default=100)
+    parser.add_argument("--alone", type=int, default=1000, help="requests of which each is alone")
     parser.add_argument("--serve-engine", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve_engine:
@@ -223,18 +247,22 @@ def main() -> None:
         return
     engine_port, port = free_port(), free_port()
     engine = [sys.executable, __file__, "--serve-engine", str(engine_port), "--chunks", str(options.chunks)]
+    bare = [sys.executable, str(_BARE_PROXY), "--port", str(port), "--upstream", f"127.0.0.1:{engine_port}"]
     with tempfile.TemporaryDirectory() as folder, process(engine, engine_port):
+        direct = alone_p50_us(engine_port, options.alone)
         with process(agent_command(port, engine_port, folder), port) as pid:
-            figures = {f"agent_{name}": value for name, value in measure(pid, port, options).items()}
-        if _BARE_PROXY.exists():
-            bare = [sys.executable, str(_BARE_PROXY), "--port", str(port), "--upstream", f"127.0.0.1:{engine_port}"]
-            with process(bare, port) as pid:
-                figures |= {f"bare_{name}": value for name, value in measure(pid, port, options).items()}
-    for unit in ("us_per_request", "us_per_chunk"):
-        if f"bare_{unit}" in figures:
-            figures[f"ratio_{unit}"] = figures[f"agent_{unit}"] / figures[f"bare_{unit}"]
-    rounded = {name: round(value, 2) for name, value in figures.items()}
-    print(json.dumps({"bench": "agent", **rounded, "requests": options.requests, "streams": options.streams}))
+            ours = measure(pid, port, options, direct)
+        with process(bare, port) as pid:
+            known: dict[str, Any] = {"bare_proxy": measure(pid, port, options, direct)}
+        with running_peers(Path(folder), engine_port) as (peers, skipped):
+            known |= {peer.name: measure(peer.pid, peer.port, options, direct) for peer in peers}
+    ratios = {
+        f"{key}_vs_{name}": round(ours[key] / theirs[key], 2)
+        for name, theirs in known.items()
+        for key in ("cpu_us_per_request", "cpu_us_per_chunk")
+    }
+    known |= {name: {"skipped": why} for name, why in skipped.items()}
+    print(json.dumps({"bench": "agent", **ours, **ratios, "vs": known}))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ it is ready) stands behind a real router process and behind the bare proxy; one 
 of 1 KB, of which there are many.  CPU time of the process under test between two moments is divided by what passed
 through it.  Quote the ratio: absolute times drift from run to run.  Without `.cache/tokenizers` (`make tokenizers`)
 requests are placed by load alone: then `tokens` is false, and templates, tokens and hashes are not in the figures.
-The last line is JSON.
+Peers that are installed (`baselines/peers.py`) take the same load in the same run.  The last line is JSON.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from typing import Any, cast
 import grpc
 import orjson
 import uvloop
+from baselines.peers import Peer, running_peers
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2 as wire
@@ -125,7 +126,8 @@ class Backend(asyncio.Protocol):
             return b"{}"
         if path == "/model/files":
             return orjson.dumps({"digest": self.files.digest, "files": self.files.sizes()})
-        return (self.files.root / path.rpartition("/")[2]).read_bytes()
+        name = path.rpartition("/")[2]
+        return (self.files.root / name).read_bytes() if name in self.files.sizes() else b"{}"
 
     def more(self, left: int) -> None:
         self.pending = asyncio.get_running_loop().call_later(_PACE_S, self.next, left)
@@ -351,29 +353,30 @@ async def run(seconds: float, chunks: int, rounds: int) -> dict[str, Any]:
             process("-m", "inferplane_router", "--config", str(config), "--log-level", "error")
         )
         port = await wait_for_router(folder)
-        rows = [
-            (await measure(bare_port, bare.pid, seconds), await measure(port, router.pid, seconds))
-            for _ in range(rounds)
-        ]
+        peers, skipped = stack.enter_context(running_peers(folder, http))
+        sides = [Peer("ours", port, router.pid), Peer("bare_proxy", bare_port, bare.pid), *peers]
+        rows = [{side.name: await measure(side.port, side.pid, seconds) for side in sides} for _ in range(rounds)]
         direct = await load(http, agent.pid, connections=1, seconds=seconds / 2, stream=False)
-        memory = pss_mib(bare.pid), pss_mib(router.pid)
-    return summary(rows, direct, memory)
+        memory = {side.name: pss_mib(side.pid) for side in sides}
+    return summary(rows, direct, memory, skipped)
+
+
+Row = dict[str, dict[str, dict[str, float]]]
+"""What each side gave in one round: part of the run, name of the figure."""
 
 
 def summary(
-    rows: list[tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]],
-    direct: dict[str, float],
-    memory: tuple[float, float],
+    rows: list[Row], direct: dict[str, float], memory: dict[str, float], skipped: dict[str, str]
 ) -> dict[str, Any]:
-    for bare, ours in rows:
-        for name in bare:
-            print(f"{name:8} bare {rounded(bare[name])}")
-            print(f"{name:8} ours {rounded(ours[name])}")
+    for row in rows:
+        for name, parts in row.items():
+            for part, found in parts.items():
+                print(f"{part:8} {name:24} {rounded(found)}")
 
-    def best(side: int, part: str, key: str) -> float:
+    def best(side: str, part: str, key: str) -> float:
         return min(row[side][part][key] for row in rows)
 
-    def figures(side: int) -> dict[str, float]:
+    def figures(side: str) -> dict[str, float]:
         return {
             "cpu_us_per_request": round(best(side, "busy", "cpu_us_per_request"), 1),
             "cpu_us_per_chunk": round(best(side, "streams", "cpu_us_per_chunk"), 1),
@@ -381,9 +384,15 @@ def summary(
             "pss_mib": round(memory[side], 1),
         }
 
-    bare, ours = figures(0), figures(1)
-    ratios = {f"{name}_vs_bare_proxy": round(ours[name] / bare[name], 2) for name in list(ours)[:2]}
-    return {"bench": "gateway", **ours, **ratios, "tokens": _TOKENIZER.is_dir(), "vs": {"bare_proxy": bare}}
+    found = {side: figures(side) for side in memory}
+    ours = found.pop("ours")
+    ratios = {
+        f"{key}_vs_{side}": round(ours[key] / theirs[key], 2)
+        for side, theirs in found.items()
+        for key in ("cpu_us_per_request", "cpu_us_per_chunk")
+    }
+    known: dict[str, Any] = {**found, **{name: {"skipped": why} for name, why in skipped.items()}}
+    return {"bench": "gateway", **ours, **ratios, "tokens": _TOKENIZER.is_dir(), "vs": known}
 
 
 def main() -> None:
