@@ -77,3 +77,17 @@ def test_each_namespace_of_workers_has_a_policy(helm: Helm) -> None:
 
 def test_they_can_be_left_out(helm: Helm) -> None:
     assert policies(helm, {"networkPolicies": {"enabled": False}}) == {}
+
+
+def test_a_gateways_pods_reach_picker_and_agents_where_they_are_named(helm: Helm) -> None:
+    proxies = {"namespaceSelector": {"matchLabels": {"team": "edge"}}}
+    pool = {"enabled": True, "from": [proxies]}
+    named = policies(helm, {"gateway": {"inferencePool": pool}})
+    unnamed = policies(helm, {"gateway": {"inferencePool": {"enabled": True}}})
+    gateway, workers = ("inferplane-system", "inferplane-gateway"), ("inferplane-system", "inferplane-workers")
+
+    assert admits(named[gateway], "ext-proc") == [proxies]
+    assert proxies in admits(named[workers], 8100)
+    assert proxies not in admits(named[workers], 8101)
+    assert admits(unnamed[gateway], "ext-proc") == []
+    assert unnamed[workers] == policies(helm)[workers]

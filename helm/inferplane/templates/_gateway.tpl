@@ -1,6 +1,12 @@
 {{/* The router's configuration file; design note 0001 lists its keys. */}}
 {{- define "inferplane.routerConfig" -}}
-listen: {http: "0.0.0.0:8000", grpc: "0.0.0.0:9000", metrics: "0.0.0.0:9090"}
+listen:
+  http: "0.0.0.0:8000"
+  grpc: "0.0.0.0:9000"
+  metrics: "0.0.0.0:9090"
+{{- if .Values.gateway.inferencePool.enabled }}
+  extProc: "0.0.0.0:9002"
+{{- end }}
 discovery:
   kubernetes:
     namespace: {{ .Values.watchNamespace | quote }}
