@@ -42,6 +42,7 @@ class CoreMeters:
         cells[names.RESYNCS.name].labels().set(seen.resyncs)
         cells[names.INDEX_BLOCKS.name].labels().set(seen.index_blocks)
         cells[names.INDEX_BYTES.name].labels().set(seen.index_bytes)
+        cells[names.INDEX_REFUSED.name].labels().set(seen.refused_blocks)
         cells[names.PREDICTED_BLOCKS.name].labels().set(seen.predicted_blocks)
 
     def _worker(self, worker: WorkerView) -> None:
@@ -72,6 +73,7 @@ _SHOWN = (
     names.IN_FLIGHT,
     names.INDEX_BLOCKS,
     names.INDEX_BYTES,
+    names.INDEX_REFUSED,
     names.PREDICTED_BLOCKS,
     names.MISMATCHES,
     names.RESYNCS,

@@ -245,3 +245,5 @@ class Statistics:
     index_bytes: int
     predicted_blocks: int
     """Blocks of routed requests that their workers have not stored yet."""
+    refused_blocks: int = 0
+    """Blocks for which the present tables, each at its bound, had no room."""

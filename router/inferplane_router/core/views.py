@@ -70,6 +70,7 @@ def statistics(counters: Counters, services: Iterable[Service], workers: Iterabl
         index_blocks=sum(space.index.table.used for space in spaces),
         index_bytes=sum(space.index.table.nbytes + space.overlay.nbytes for space in spaces),
         predicted_blocks=sum(space.overlay.total_blocks() for space in spaces),
+        refused_blocks=sum(space.index.table.refused for space in spaces),
     )
 
 

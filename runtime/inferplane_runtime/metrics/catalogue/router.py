@@ -32,6 +32,7 @@ QUEUED = gauge("router_queued_requests", "Requests that wait for a worker.", lab
 IN_FLIGHT = gauge("router_in_flight_requests", "Requests that were routed and have not ended.", labels=("service",))
 INDEX_BLOCKS = gauge("router_index_blocks", "Unique blocks in the index.")
 INDEX_BYTES = gauge("router_index_size_bytes", "Memory of the index.", unit=Unit.BYTES)
+INDEX_REFUSED = gauge("router_index_refused_blocks", "Blocks for which the present tables had no room.")
 PREDICTED_BLOCKS = gauge("router_predicted_blocks", "Blocks of routed requests that their workers have not stored yet.")
 MISMATCHES = counter(
     "router_kv_mismatches_total", "Times a worker was put into approximate mode, by cause.", labels=("cause",)
@@ -99,6 +100,7 @@ ALL: tuple[MetricSpec, ...] = (
     IN_FLIGHT,
     INDEX_BLOCKS,
     INDEX_BYTES,
+    INDEX_REFUSED,
     PREDICTED_BLOCKS,
     MISMATCHES,
     RESYNCS,
