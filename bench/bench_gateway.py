@@ -370,8 +370,8 @@ def summary(
 ) -> dict[str, Any]:
     for row in rows:
         for name, parts in row.items():
-            for part, found in parts.items():
-                print(f"{part:8} {name:24} {rounded(found)}")
+            for part, seen in parts.items():
+                print(f"{part:8} {name:24} {rounded(seen)}")
 
     def best(side: str, part: str, key: str) -> float:
         return min(row[side][part][key] for row in rows)
