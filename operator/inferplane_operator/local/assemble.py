@@ -12,7 +12,7 @@ from typing import Any
 
 import inferplane_engine
 from inferplane_api.v1alpha1.engine import Device, EngineType
-from inferplane_api.v1alpha1.inference_service import InferenceService
+from inferplane_api.v1alpha1.inference_service import InferenceService, ScalingMode
 from inferplane_api.v1alpha1.kinds import Resource
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 from inferplane_api.v1alpha1.manifests import ManifestError, parse_resource
@@ -53,7 +53,13 @@ def assemble(
         workers = max(1, sum(pool.replicas for pool in pools))
         threads = max(1, (cores or os.cpu_count() or 1) // workers)
         pools = [replace(pool, engine=_for_cpu(pool.engine, threads)) for pool in pools]
-    return Blueprint(rendered.catalogue_service, tuple(pools), rendered.routes, local_adapters(service, resources))
+    return Blueprint(
+        rendered.catalogue_service,
+        tuple(pools),
+        rendered.routes,
+        local_adapters(service, resources),
+        planned=service.spec.scaling.mode in (ScalingMode.SLO, ScalingMode.ADVISE),
+    )
 
 
 def local_adapters(service: InferenceService, resources: Sequence[Resource]) -> tuple[LocalAdapter, ...]:

@@ -49,3 +49,5 @@ class Blueprint:
     pools: tuple[LocalPool, ...]
     routes: tuple[CatalogueRoute, ...] = ()
     adapters: tuple[LocalAdapter, ...] = ()
+    planned: bool = False
+    """Whether a planner is asked for, to scale or to advise."""

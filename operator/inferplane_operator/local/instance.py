@@ -22,6 +22,7 @@ from inferplane_operator.local.desired import Desired, read_desired
 from inferplane_operator.local.machine import Machine
 from inferplane_operator.local.picture import Picture, RouterView, status_of
 from inferplane_operator.local.plan import DrainWorker, PoolGoal, StartWorker, plan
+from inferplane_operator.local.planner_process import PlannerProcess
 from inferplane_operator.local.processes import ChildRecord, session_members, start_time, write_records
 from inferplane_operator.local.router_process import RouterProcess
 from inferplane_operator.local.statedir import StateDir, StateError, file_stamp
@@ -76,6 +77,7 @@ class Instance:
         self._stopping = False
         self._workers: dict[str, Worker] = {}
         self._router: RouterProcess | None = None
+        self._planner: PlannerProcess | None = None
         self._gateway_port = 0
         self._catalogue = CatalogueWriter(state.catalogue)
         self._unwritten = ""
@@ -91,6 +93,8 @@ class Instance:
     def kill(self) -> None:
         """End everything now."""
         self._stopping = True
+        if self._planner:
+            self._planner.kill()
         if self._router:
             self._router.kill()
         for worker in self._workers.values():
@@ -160,6 +164,7 @@ class Instance:
     def _step(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
         pools = {pool.name: pool for pool in blueprint.pools}
         self._keep_router(group, blueprint)
+        self._keep_planner(group, blueprint)
         for worker in self._workers.values():
             pool = pools.get(worker.pool.name)
             if pool and pool.revision == worker.pool.revision:
@@ -232,8 +237,18 @@ class Instance:
         if old:
             group.create_task(old.stop(), name="router-drain")
 
+    def _keep_planner(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
+        if blueprint.planned and self._planner is None:
+            self._planner = PlannerProcess(self._state, self._around)
+            group.create_task(self._planner.run(), name="planner")
+        elif self._planner is not None and not blueprint.planned:
+            group.create_task(self._planner.stop(), name="planner-stop")
+            self._planner = None
+
     async def _wind_down(self) -> None:
         """Gateway first: once it has finished its streams, nothing is left on the workers."""
+        if self._planner:
+            await self._planner.stop()
         if self._router:
             await self._router.stop()
         self._workers = {name: worker for name, worker in self._workers.items() if worker.placed}
@@ -307,8 +322,7 @@ class Instance:
 
     def _write_records(self) -> None:
         children = [child for worker in self._workers.values() for child in (worker.agent, worker.engine)]
-        if self._router:
-            children.append(self._router.child)
+        children += [each.child for each in (self._router, self._planner) if each]
         running = tuple((child.name, child.pid) for child in children if child.pid)
 
         def write() -> None:

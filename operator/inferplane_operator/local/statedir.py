@@ -54,6 +54,14 @@ class StateDir:
         return self.root / "router.listen.json"
 
     @property
+    def planner_config(self) -> Path:
+        return self.root / "planner.yaml"
+
+    @property
+    def decisions(self) -> Path:
+        return self.root / "decisions.jsonl"
+
+    @property
     def children(self) -> Path:
         return self.root / "children.json"
 

@@ -8,11 +8,10 @@ says what is wanted; `State` is carried from step to step and made by nobody but
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from inferplane_planner.core import forecast
 from inferplane_planner.core.decide import Memory, Move, Patience
 from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.engine_model import EngineModel, Learned
-from inferplane_planner.core.forecast import Forecaster
+from inferplane_planner.core.forecast import Forecaster, Settings
 from inferplane_planner.core.predict import Candidate
 from inferplane_planner.core.solve import Bounds, Limits, Objective
 
@@ -96,7 +95,7 @@ class Spec:
     """How long a worker takes to be ready, until it was measured."""
     allow_lending: bool = True
     """Decode workers may prefill while prefill is short."""
-    forecast: "forecast.Settings" = field(default_factory=forecast.Settings)
+    forecast: Settings = field(default_factory=Settings)
 
     @property
     def limits(self) -> Limits:
@@ -115,6 +114,8 @@ class State:
     peaks: tuple[tuple[float, float], ...] = ()
     """(moment, rate that was planned for), of the delay behind."""
     last_arrival_s: float | None = None
+    crowded_s: float | None = None
+    """When prefills last had to wait for each other."""
     doubt: float = 1.0
     """Factor on the load, from having missed the objective when the prediction had not said so."""
     judged_s: float | None = None

@@ -28,8 +28,8 @@ CALIBRATED, GUESSED = 0.1, 0.5
 """Relative standard deviations of a prior's terms: measured on this engine, or taken from a table."""
 _NOISE = 0.15
 """Relative standard deviation of one observed time."""
-_FADE = 0.98
-"""Weight that a sample has after the next one."""
+_FADE = 0.9
+"""Weight that the samples of one step have after the next one: those of a step are alike, and so count together."""
 _FASTEST = 0.25
 """Share of a step's prefills that are taken as not having waited."""
 
@@ -73,7 +73,7 @@ class Factors:
         if not (math.isfinite(seconds) and seconds > 0 and math.isfinite(total) and total > 0):
             return self
         shares, found = terms / total, min(SLOWEST, max(1.0 / SLOWEST, seconds / total))
-        spread = self._faded()
+        spread = self.covariance
         expected = float(shares @ self.mean)
         noise = (_NOISE * max(expected, 1.0 / SLOWEST)) ** 2
         gain = spread @ shares / (float(shares @ spread @ shares) + noise)
@@ -86,12 +86,12 @@ class Factors:
         scaled = float(terms @ self.mean)
         return math.sqrt(max(0.0, float(terms @ self.covariance @ terms))) / scaled if scaled > 0 else 0.0
 
-    def _faded(self) -> Floats:
-        """Return the covariance after fading, no direction vaguer than the prior scaled by what was found."""
+    def faded(self) -> "Factors":
+        """Return what is left of it after a step, no direction vaguer than the prior scaled by what was found."""
         grown: Floats = self.covariance / _FADE
         bound = self.prior_variance * max(1.0, float((self.mean**2).max()))
         largest = float(np.linalg.eigvalsh(grown)[-1])
-        return grown * min(1.0, bound / largest) if largest > 0 else grown
+        return replace(self, covariance=grown * min(1.0, bound / largest) if largest > 0 else grown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +109,14 @@ class EngineModel:
     def learn(self, samples: tuple[Learned, ...]) -> "EngineModel":
         """Return the model that also knows these samples."""
         model = self
+        for part in {sample.part for sample in samples}:
+            model = model.having(part, model.factors(part).faded())
         for sample in (*self._fastest_prefills(samples), *(it for it in samples if it.part is not Part.PREFILL)):
-            model = model._with(sample.part, model.factors(sample.part).observe(model.terms(sample), sample.seconds))
+            model = model.having(sample.part, model.factors(sample.part).observe(model.terms(sample), sample.seconds))
         return model
 
-    def _with(self, part: Part, factors: Factors) -> "EngineModel":
+    def having(self, part: Part, factors: Factors) -> "EngineModel":
+        """Return the same with other factors of one part."""
         if part is Part.PREFILL:
             return replace(self, prefill_factors=factors)
         if part is Part.DECODE:

@@ -1,0 +1,1 @@
+"""Plans carried out: the process that observes a service, takes plan steps and scales."""

@@ -1,0 +1,236 @@
+"""The round of a process with a world in memory, the files of a local instance, and the journal."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from inferplane_api.v1alpha1.inference_service import InferenceServiceSpec
+from inferplane_engine.profiles import CPU_TEST, profile_named
+from inferplane_planner.act.journal import Journal, read, replay
+from inferplane_planner.act.local_world import LocalWorld
+from inferplane_planner.act.planning import Planning
+from inferplane_planner.act.priors import prior_of, read_calibration
+from inferplane_planner.act.records import encode
+from inferplane_planner.act.startups import Seen, StartUps
+from inferplane_planner.act.wishes import spec_of
+from inferplane_planner.act.world import Sight, WorldError
+from inferplane_planner.config import read_config
+from inferplane_planner.core.contract import Plan, Verdict, Workers
+from inferplane_planner.core.engine_model import CALIBRATED, GUESSED
+from inferplane_planner.observe.events import Finished
+from inferplane_runtime.settings import SettingsError
+
+SERVICE = {
+    "model": {"name": "m"},
+    "engine": {"type": "sim", "sim": {"profile": "l40s-8b", "speed": 2}},
+    "slo": {"ttft": "2s", "tpot": "100ms", "percentile": 95},
+    "mode": "disaggregated",
+    "prefill": {"replicas": 1, "maxReplicas": 4},
+    "decode": {"replicas": 1, "maxReplicas": 6},
+    "scaling": {"mode": "slo", "scaleDownDelay": "1m"},
+}
+WANTED = InferenceServiceSpec.model_validate(SERVICE)
+
+
+@dataclass
+class FakeWorld:
+    """Has one service, whose workers are there as soon as they are asked for."""
+
+    acting: bool = True
+    counts: dict[str, int] = field(default_factory=lambda: {"prefill": 1, "decode": 1})
+    told: list[Plan] = field(default_factory=list[Plan])
+    problem: str = ""
+
+    async def look(self) -> Sight:
+        if self.problem:
+            raise WorldError(self.problem)
+        spec = spec_of(WANTED, prices={}, calibrations={}, period_s=5.0, start_up_s=10.0)
+        prefill, decode = (Workers(self.counts[role], self.counts[role]) for role in ("prefill", "decode"))
+        return Sight("m", spec, decode=decode, prefill=prefill, acting=self.acting)
+
+    async def scale(self, role: str, replicas: int) -> None:
+        self.counts[role] = replicas
+
+    async def tell(self, plan: Plan, sight: Sight) -> None:
+        self.told.append(plan)
+        assert sight.service == "m"
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def play(world: FakeWorld, journal: Journal, *, rate: int = 60, rounds: int = 8) -> Planning:
+    """Let `rate` requests come and end in each round."""
+    clock = Clock()
+    planning = Planning(world, now=clock, period_s=5.0, journal=journal)
+
+    async def rounds_() -> None:
+        async with asyncio.TaskGroup() as group:
+            for turn in range(rounds):
+                planning.heard("r0")
+                for index in range(rate):
+                    name = f"{turn}-{index}"
+                    planning.arrived(name)
+                    planning.finished(Finished(name, prompt=4000, cached=0, output=20, ttft_s=0.3, tpot_s=0.01))
+                clock.now += 5.0
+                await planning.round(group)
+
+    asyncio.run(rounds_())
+    return planning
+
+
+def test_a_plan_is_told_and_carried_out() -> None:
+    world = FakeWorld()
+    planning = play(world, Journal(None))
+
+    assert planning.problem == ""
+    assert world.told[-1].prefill > 1
+    assert world.counts["prefill"] == world.told[-1].prefill
+
+
+def test_advice_changes_nothing() -> None:
+    world = FakeWorld(acting=False)
+    play(world, Journal(None))
+
+    assert world.told[-1].prefill > 1
+    assert world.counts == {"prefill": 1, "decode": 1}
+
+
+def test_a_world_that_cannot_be_seen_is_a_problem_that_is_said() -> None:
+    world = FakeWorld(problem="the cluster does not answer")
+
+    assert play(world, Journal(None), rounds=1).problem == "the cluster does not answer"
+
+
+def test_recorded_decisions_are_made_again_from_the_record_alone(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    play(FakeWorld(), Journal(path))
+    pairs = list(replay(path))
+
+    assert len(pairs) == 8
+    assert all(recorded == made for recorded, made in pairs)
+    assert next(read(path)).first
+
+
+def test_start_ups_are_timed_from_being_seen_first_and_only_once() -> None:
+    seen = StartUps()
+
+    assert seen.look([Seen("a", ready=True), Seen("b", ready=False, pending=True)], 10.0) == ()
+    assert seen.pending_since(["a", "b"]) == 10.0
+    assert seen.look([Seen("a", ready=True), Seen("b", ready=True)], 40.0) == (30.0,)
+    assert seen.pending_since(["a", "b"]) is None
+    assert seen.look([Seen("b", ready=False)], 50.0) == ()
+    assert seen.look([Seen("b", ready=True)], 60.0) == ()
+
+
+def test_a_service_becomes_a_specification() -> None:
+    spec = spec_of(WANTED, prices={"": 2.5}, calibrations={}, period_s=5.0, start_up_s=10.0)
+
+    assert (spec.decode.least, spec.decode.most, spec.decode.cost) == (1, 6, 2.5)
+    assert spec.prefill is not None
+    assert spec.prefill.most == 4
+    assert spec.objective.percentile == pytest.approx(0.95)
+    assert spec.patience.down_delay_s == 60.0
+
+
+def test_a_simulated_engine_is_known_as_fast_as_it_is_played() -> None:
+    prior = prior_of(WANTED, {})
+
+    assert prior.deviation == CALIBRATED
+    assert prior.decode.profile.weights_s == pytest.approx(profile_named("l40s-8b").weights_s / 2)
+
+
+def test_a_calibration_wins_over_a_guess(tmp_path: Path) -> None:
+    real = InferenceServiceSpec.model_validate(
+        {"model": {"name": "m", "source": {"hf": "a/b"}}, "mode": "aggregated"}
+    )
+    file = tmp_path / "calibration.json"
+    file.write_text(json.dumps(encode(replace(CPU_TEST, weights_s=0.5))))
+
+    assert prior_of(real, {}).deviation == GUESSED
+    calibrated = prior_of(real, {"": read_calibration(file)})
+    assert calibrated.deviation == CALIBRATED
+    assert calibrated.decode.profile.weights_s == 0.5
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"nonsense": 1}'])
+def test_a_bad_calibration_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "calibration.json"
+    file.write_text(text)
+
+    with pytest.raises(SettingsError, match=r"calibration\.json"):
+        read_calibration(file)
+
+
+def instance(folder: Path, **scaling: str) -> LocalWorld:
+    manifest = {
+        "apiVersion": "inferplane.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "m"},
+        "spec": {**SERVICE, "scaling": {"mode": "slo", **scaling}},
+    }
+    (folder / "desired.yaml").write_text(yaml.safe_dump({"manifests": [manifest]}))  # pyright: ignore[reportUnknownMemberType]  # the stub is partly untyped
+    pools = [{"name": role, "role": role, "replicas": 2, "ready": 1} for role in ("prefill", "decode")]
+    workers = [
+        {"name": "decode-0", "pool": "decode", "phase": "Ready"},
+        {"name": "decode-1", "pool": "decode", "phase": "Pending"},
+    ]
+    (folder / "status.json").write_text(json.dumps({"grpc": "127.0.0.1:9", "pools": pools, "workers": workers}))
+    return LocalWorld(folder, now=lambda: 50.0, period_s=5.0, prices={}, calibrations={}, environment={})
+
+
+def test_a_local_instance_is_seen_through_its_files(tmp_path: Path) -> None:
+    sight = asyncio.run(instance(tmp_path).look())
+
+    assert sight.routers == ("127.0.0.1:9",)
+    assert sight.decode == Workers(2, 1, pending_since_s=50.0)
+    assert sight.prefill == Workers(2, 1)
+    assert sight.acting
+
+
+def test_advice_and_manual_scaling_are_told_apart(tmp_path: Path) -> None:
+    assert not asyncio.run(instance(tmp_path, mode="advise").look()).acting
+    with pytest.raises(WorldError, match="manual"):
+        asyncio.run(instance(tmp_path, mode="manual").look())
+
+
+def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
+    world = instance(tmp_path)
+    (tmp_path / "status.json").unlink()
+
+    with pytest.raises(WorldError, match=r"status\.json"):
+        asyncio.run(world.look())
+
+
+def test_a_plan_is_shown_beside_the_instance(tmp_path: Path) -> None:
+    world = instance(tmp_path)
+    sight = asyncio.run(world.look())
+    other = FakeWorld()
+    play(other, Journal(None), rounds=1)
+    plan = other.told[-1]
+    asyncio.run(world.tell(plan, sight))
+    shown = json.loads((tmp_path / "plan.json").read_text())
+
+    assert shown["service"] == "m"
+    assert shown["verdict"] in {verdict.value for verdict in Verdict}
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [("local: /x\nperiodS: 0\n", "periodS"), ("periodS: 3\n", "local"), ("local: /x\nprices: [{per: 1}]\n", "prices")],
+)
+def test_a_wrong_configuration_names_the_field(tmp_path: Path, document: str, path: str) -> None:
+    file = tmp_path / "planner.yaml"
+    file.write_text(document)
+
+    with pytest.raises(SettingsError, match=path):
+        read_config(file)
