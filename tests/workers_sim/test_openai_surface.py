@@ -255,6 +255,7 @@ BAD: list[tuple[str, dict[str, object], int, str]] = [
     ("/v1/completions", {"prompt": [5, "a"]}, 400, "valid integer"),
     ("/v1/completions", {"prompt": [10**9]}, 400, "out of vocabulary"),
     ("/v1/completions", {"prompt": ""}, 400, "non-empty"),
+    ("/v1/completions", {"prompt": ["a"] * 1025}, 400, "exceeds the maximum allowed count of 1024"),
     ("/v1/completions", {"prompt": "a", "stream_options": {}}, 400, "stream=True"),
     ("/v1/completions", {"prompt": "a", "n": 0}, 400, "n must be in"),
     ("/v1/completions", {"prompt": "a", "temperature": -1}, 400, "temperature"),

@@ -138,7 +138,7 @@ class SimEngine:
         self._cache.release(sequence)
         sequence.phase = Phase.WAITING
         sequence.external_cached = 0
-        self._scheduler.waiting.appendleft(sequence)
+        self._scheduler.waiting.push(sequence)
 
     # Hand-off, the producer's side.
 

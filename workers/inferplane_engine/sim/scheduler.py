@@ -5,12 +5,12 @@ later.  Then come requests whose transfer is complete, then new ones, as long as
 A request is admitted only if its whole prompt would fit, so that admission does not thrash.
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from inferplane_engine.sim.cache import Hit, KvCache
 from inferplane_engine.sim.config import EngineConfig
 from inferplane_engine.sim.events import PullWanted, RemoteSource
+from inferplane_engine.sim.line import Line
 from inferplane_engine.sim.sequence import Phase, Sequence
 from inferplane_engine.sim.voice import Voice
 from inferplane_engine.timing import TimingProfile, attention_pairs, step_s
@@ -70,8 +70,8 @@ class Scheduler:
         self._cache = cache
         self._voice = voice
         self._plain = config.speculation is None and len(config.groups) == 1
-        self.waiting: deque[Sequence] = deque()
-        self.ready: deque[Sequence] = deque()
+        self.waiting = Line()
+        self.ready = Line()
         """Transfers that are complete: they hold blocks, so they go first."""
         self.running: list[Sequence] = []
         self.counters = Counters()
@@ -91,10 +91,9 @@ class Scheduler:
         """Take a sequence out of its queue."""
         if sequence.phase is Phase.RUNNING:
             self.running.remove(sequence)
-        elif sequence in self.ready:
-            self.ready.remove(sequence)
-        elif sequence in self.waiting:
-            self.waiting.remove(sequence)
+        else:
+            self.ready.leave(sequence)
+            self.waiting.leave(sequence)
 
     def schedule(self, now: float) -> Schedule:
         """Choose a step's work and take the blocks for it."""
@@ -133,7 +132,7 @@ class Scheduler:
             victim.phase = Phase.WAITING
             victim.preemptions += 1
             self.counters.preemptions += 1
-            self.waiting.appendleft(victim)
+            self.waiting.push(victim)
             if victim is sequence:
                 return False
         return True
@@ -149,15 +148,15 @@ class Scheduler:
         while budget > 0 and len(self.running) < self._config.max_num_seqs and schedule.fatal is None:
             if self.ready:
                 queue = self.ready
-                new = self._admit_ready(schedule, queue[0], budget)
+                new = self._admit_ready(schedule, queue.first, budget)
             elif self.waiting:
                 queue = self.waiting
-                new = self._admit_new(schedule, queue[0], budget, now)
+                new = self._admit_new(schedule, queue.first, budget, now)
             else:
                 return
             if new is None:
                 return
-            sequence = queue.popleft()
+            sequence = queue.take()
             if sequence.phase is Phase.PULLING:
                 continue
             sequence.phase = Phase.RUNNING

@@ -10,6 +10,8 @@ from inferplane_workers.sim.generation import Choice, Delta
 from inferplane_workers.sim.text import TextModel
 
 COMPLETION_PATH = "/v1/completions"
+_MAX_PROMPTS = 1024
+"""As vLLM's default."""
 
 
 class CompletionShape:
@@ -88,6 +90,10 @@ def read_prompts(text: TextModel, body: Body) -> list[tuple[int, ...]]:
     listed = cast("list[object]", value)
     if isinstance(listed[0], int):
         as_tokens(listed, body.at("prompt"), text.size)
+    elif len(listed) > _MAX_PROMPTS:
+        raise bad_request(
+            f"prompt list length {len(listed)} exceeds the maximum allowed count of {_MAX_PROMPTS}.", "prompt"
+        )
     for index, prompt in enumerate(listed):
         if isinstance(prompt, list):
             as_tokens(cast("object", prompt), (*body.at("prompt"), index), text.size)
