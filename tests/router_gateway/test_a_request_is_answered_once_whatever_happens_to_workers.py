@@ -15,7 +15,7 @@ from inferplane_api.proto import worker_pb2 as wire
 from inferplane_engine.identity import Adapter
 from inferplane_router.core.values import Expectation, RefusalReason, Routed, TargetRef
 from inferplane_router.gateway.data_plane import DataPlane
-from inferplane_router.gateway.forward import MAX_TRIES, ForwardContext
+from inferplane_router.gateway.forward import MAX_LOSSES, MAX_TRIES, ForwardContext
 from inferplane_router.gateway.headers import HeaderWriter, Particulars
 from inferplane_router.gateway.http import Gateway
 from inferplane_router.gateway.meters import GatewayMeters
@@ -174,6 +174,29 @@ def test_trying_ends_and_the_last_refusal_is_passed_on() -> None:
     assert exchange.head is not None
     assert exchange.head.headers.get(b"x-inferplane-retry") is None
     assert world.outcomes == [wire.OUTCOME_REFUSED]
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_request_that_ends_engines_takes_two_of_them_at_most(said: bool) -> None:  # noqa: FBT001 - parameter
+    world = World()
+    exchange = world.ask()
+    world.last.sink.on_head(ResponseHead(502, Headers(RETRY))) if said else world.last.fail(UpstreamFailure.LOST)
+    world.last.answer(502, b"lost", RETRY) if said else world.last.fail(UpstreamFailure.LOST)
+
+    assert len(world.upstream.calls) == MAX_LOSSES
+    assert (exchange.status, exchange.ended) == (502, True)
+
+
+def test_refusals_after_a_loss_are_still_tried_elsewhere() -> None:
+    world = World()
+    exchange = world.ask()
+    world.last.fail(UpstreamFailure.LOST)
+    world.last.sink.on_head(ResponseHead(503, Headers(RETRY)))
+    world.last.fail(UpstreamFailure.REFUSED)
+    world.last.answer(200, b"whole")
+
+    assert len(world.upstream.calls) == MAX_TRIES
+    assert exchange.body == b"whole"
 
 
 def test_when_nobody_is_left_the_client_is_told_to_come_again() -> None:

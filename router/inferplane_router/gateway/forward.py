@@ -31,8 +31,12 @@ from inferplane_router.gateway.meters import GatewayMeters, ServiceMeters
 from inferplane_runtime.http.api import Call, Exchange, Headers, Request, ResponseHead, Upstream, UpstreamFailure
 
 MAX_TRIES: Final = 4
+MAX_LOSSES: Final = 2
+"""Engines that one request may have been the end of."""
 _ERROR_STATUS: Final = 400
 _SERVER_ERROR: Final = 500
+_UNREACHED: Final = 503
+"""An agent's retryable answer where nothing came to its engine; another status says that the engine was lost."""
 _TRY_ELSEWHERE: Final = (UpstreamFailure.REFUSED, UpstreamFailure.LOST, UpstreamFailure.MALFORMED)
 _log = structlog.get_logger("inferplane.gateway")
 
@@ -59,6 +63,7 @@ class Forward:
         "_head",
         "_last",
         "_last_at",
+        "_losses",
         "_meters",
         "_pieces",
         "_placement",
@@ -78,7 +83,7 @@ class Forward:
         self._routed: Routed | None = None
         self._call: Call | None = None
         self._head: ResponseHead | None = None
-        self._tries = 0
+        self._tries = self._losses = 0
         self._pieces = 0
         self._last = b""
         self._begun = context.plane.now()
@@ -118,7 +123,8 @@ class Forward:
 
     def on_head(self, head: ResponseHead) -> None:
         """Hold the head until its body begins, or try elsewhere."""
-        if head.status >= _SERVER_ERROR and head.headers.get(headers.RETRY) is not None and self._tries < MAX_TRIES:
+        retryable = head.status >= _SERVER_ERROR and head.headers.get(headers.RETRY) is not None
+        if retryable and self._another_may_try(lost=head.status != _UNREACHED):
             call, self._call = self._call, None
             if call is not None:
                 call.cancel()
@@ -159,7 +165,7 @@ class Forward:
         if self._exchange.started:
             log.warning("an answer broke off")
             self._break_off()
-        elif failure in _TRY_ELSEWHERE and self._tries < MAX_TRIES:
+        elif failure in _TRY_ELSEWHERE and self._another_may_try(lost=failure is not UpstreamFailure.REFUSED):
             log.info("trying another worker")
             self._retry(failure.value)
         else:
@@ -186,6 +192,11 @@ class Forward:
         shown = headers.to_client(head.headers, self._wish.request_id, exposed=exposed)
         self._meters.answered(head.status)
         self._exchange.start(ResponseHead(head.status, shown), data)
+
+    def _another_may_try(self, *, lost: bool) -> bool:
+        """Bound what one request can cost: what kills the second engine too would go on through a fleet."""
+        self._losses += lost
+        return self._tries < MAX_TRIES and not (lost and self._losses >= MAX_LOSSES)
 
     def _retry(self, cause: str) -> None:
         placement, routed = self._placement, self._routed
