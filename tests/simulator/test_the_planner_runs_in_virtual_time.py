@@ -1,0 +1,48 @@
+"""The production step at its seam: load comes and goes, workers follow."""
+
+import numpy as np
+import pytest
+
+from inferplane_api.catalogue import WorkerRole
+from inferplane_engine.profiles import profile_named
+from inferplane_planner.workload.arrivals import Poisson, Steps
+from inferplane_planner.workload.lengths import Fixed
+from inferplane_planner.workload.open_loop import Ends, OpenLoop
+from inferplane_planner.workload.shapes import Unshared
+from inferplane_simulator import Outcome, PoolSpec, Scenario, ScenarioError, Simulation, Slo
+from inferplane_simulator.planning import Planner, planner_for
+
+
+def planned(*steps: tuple[float, float], until_s: float) -> tuple[Planner, Outcome]:
+    pool = PoolSpec(WorkerRole.DECODE, 1, profile_named("l40s-8b"))
+    scenario = Scenario((pool,), slo=Slo(1.0, 0.1), max_model_len=8192, start_up_s=30.0, block_tokens=512)
+    planner = planner_for(scenario, most=6)
+    shape = OpenLoop(Poisson(Steps(steps)), Unshared(Fixed(4000)), Fixed(8), seed=3, ends=Ends(after_s=until_s))
+    return planner, Simulation(scenario, shape, scaler=planner).run()
+
+
+@pytest.mark.slow
+def test_workers_follow_a_step_of_load_up_and_the_slo_comes_back() -> None:
+    planner, outcome = planned((0.0, 0.3), (120.0, 4.0), until_s=330.0)
+    wanted = [plan.decode for plan in planner.plans]
+
+    assert wanted[6] == 1
+    assert wanted[-1] > 1
+    assert outcome.scale_events >= 1
+    late = outcome.tracks["attainment"].values[int(240 / outcome.tracks["attainment"].width_s) :]
+    assert np.nanmean(late) > 0.85
+
+
+@pytest.mark.slow
+def test_a_constant_load_gives_constant_workers() -> None:
+    planner, outcome = planned((0.0, 0.5), until_s=300.0)
+
+    assert {plan.decode for plan in planner.plans[8:]} == {planner.plans[8].decode}
+    assert outcome.scale_events <= 1
+
+
+def test_bounds_that_are_empty_are_refused() -> None:
+    scenario = Scenario((PoolSpec(WorkerRole.DECODE, 1, profile_named("l40s-8b")),))
+
+    with pytest.raises(ScenarioError, match=r"planner\.most"):
+        planner_for(scenario, most=1, least=2)
