@@ -7,9 +7,8 @@ have to break parts of a cluster are skipped.
 
 import importlib
 import os
-import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,10 @@ from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
 from e2e.cluster.places import REPOSITORY, RUNS
 from e2e.images.built import built_before, e2e_image
 from e2e.support.cluster import Cluster
+from e2e.support.counted import Counted
 from e2e.support.evidence import gather, gather_components
-from e2e.support.figures import note
+from e2e.support.figures import note, noted
+from e2e.support.namespaces import name_for, namespace_of
 from e2e.support.release import Release
 
 TEST_LIMIT_S = 300
@@ -36,16 +37,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
-    # What needs a cluster without our operator comes before it is installed.
-    items.sort(key=lambda item: "release" in getattr(item, "fixturenames", ()))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """What needs a cluster without our operator comes before it is installed, what has to wait long at the end."""
+    needed: Sequence[str] = getattr(item, "fixturenames", ())
+    return 2 if "counted" in needed else int("release" in needed)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep what is in the cluster as soon as a test has failed, before anything of it is taken down."""
     report = yield
     if report.failed:
-        item.stash[_FAILED] = item.session.stash[_FAILED] = True
+        item.session.stash[_FAILED] = True
+        cluster = getattr(item, "funcargs", {}).get("cluster")
+        if cluster is not None:
+            gather(cluster.access, LOGS / name_for(item.name))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for what, value in noted():
+        terminalreporter.write_line(f"{what}: {value:.2f}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _counting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted | None]:
+    """Begin first what takes long beside other tests, if one of those that were chosen wants it."""
+    if not any("counted" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        yield None
+        return
+    install_missing(NEEDED)
+    build_missing()
+    counting = Counted.begin(tmp_path_factory.mktemp("counted"))
+    yield counting
+    counting.end()
+
+
+@pytest.fixture(scope="session")
+def counted(_counting: Counted | None) -> Counted:
+    """Give the operator's writes, counted beside the other tests."""
+    assert _counting is not None
+    return _counting
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +138,8 @@ def release(cluster: Cluster, image: str) -> Iterator[Release]:
         raise
     note("chart install to ready, s", time.monotonic() - began)
     yield installed
-    installed.uninstall()
+    if cluster.own is None:  # else it ends with the cluster
+        installed.uninstall()
 
 
 @pytest.fixture(scope="session")
@@ -116,14 +152,6 @@ def api(cluster: Cluster) -> Any:
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Give a namespace of the test's own; after a failure what is in the cluster is kept first."""
-    name = _namespace_of(request.node.name)
-    cluster.kubectl("create", "namespace", name)
-    yield name
-    if request.node.stash.get(_FAILED, False):
-        gather(cluster.access, LOGS / name)
-    cluster.kubectl("delete", "namespace", name, "--wait=true", "--timeout=120s")
-
-
-def _namespace_of(test: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:50].strip("-")
+    """Give a namespace of the test's own."""
+    with namespace_of(cluster, name_for(request.node.name)) as name:
+        yield name

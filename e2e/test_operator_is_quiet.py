@@ -1,29 +1,21 @@
 """The operator, counted in an API server's audit log; `python -m e2e.operator_scale` does it with many more services.
 
-It runs in a cluster and a network of its own, so that nobody else writes there.
+It runs in a cluster and a network of its own, so that nobody else writes there, and beside the other tests, since most
+of its time it waits for nothing to happen.
 """
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from e2e.cluster.binaries import build_missing
-from e2e.cluster.places import REPOSITORY
+from e2e.support.counted import Counted
 
 LEASE_ALONE = {"update leases"}
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, Any]:
-    build_missing()
-    command = [sys.executable, "-m", "e2e.operator_scale", "--services", "25", "--idle", "20", "--edits", "5"]
-    found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=280)
-    assert found.returncode == 0, found.stderr
-    result: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
-    return result
+def measured(counted: Counted) -> dict[str, Any]:
+    return counted.result(limit_s=280)
 
 
 def test_an_idle_operator_writes_nothing_but_its_lease(measured: dict[str, Any]) -> None:

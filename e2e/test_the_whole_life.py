@@ -14,30 +14,51 @@ from kubernetes.client import ApiException
 
 from e2e.support.cluster import Cluster
 from e2e.support.conversation import Chat, Load
+from e2e.support.namespaces import namespace_of
 from e2e.support.release import Release
 from e2e.support.services import Service, sim_service
 from e2e.support.waiting import until
 
 pytestmark = [pytest.mark.timeout(420, func_only=True), pytest.mark.usefixtures("release")]
+DECODERS = 2
+
+
+@pytest.fixture(scope="module")
+def living(cluster: Cluster, release: Release) -> Iterator[Service]:
+    """Give the service that lives through all of this, from a new namespace to its end."""
+    assert release
+    with namespace_of(cluster, "the-whole-life") as name:
+        made = Service(cluster, name, "life")
+        # the namespace is new and the name is in it alone; served names are the cluster's
+        made.apply(sim_service("life", decode=DECODERS, served=name))
+        made.wait_ready()
+        yield made
 
 
 @pytest.fixture
-def service(cluster: Cluster, namespace: str) -> Service:
-    """Give a service with one prefill and two decode workers that is ready."""
-    made = Service(cluster, namespace, "life")
-    # the namespace is new and the name is in it alone; served names are the cluster's
-    made.apply(sim_service("life", decode=2, served=namespace))
-    made.wait_ready()
-    return made
+def service(living: Service) -> Service:
+    """Give the service as a test may leave it to the next: ready, with one prefill and two decode workers."""
+    scale(living, "decode", DECODERS)
+    await_decoders(living, DECODERS)
+    living.wait_ready()
+    return living
 
 
-@pytest.fixture
-def load(service: Service, release: Release) -> Iterator[Load]:
-    """Give fifty streams that run from here on; at the end none of them may have gone wrong."""
-    with Load(Chat(release.url, service.namespace)) as running:
+@pytest.fixture(scope="module")
+def streams(living: Service, release: Release) -> Iterator[Load]:
+    """Give fifty streams that run from the first test to the last, also between two of them."""
+    with Load(Chat(release.url, living.namespace)) as running:
         until(lambda: running.ended > 0, what="first streams to their end")
         yield running
-    assert running.wrong == []
+    assert running.newly_wrong() == []  # of those that ended last
+
+
+@pytest.fixture
+def load(service: Service, streams: Load) -> Iterator[Load]:
+    """Give the streams; since the last look none of them may have gone wrong."""
+    assert service
+    yield streams
+    assert streams.newly_wrong() == []
 
 
 def settled(load: Load) -> None:
@@ -75,22 +96,16 @@ def scale(service: Service, role: str, replicas: int) -> None:
 
 def test_a_rolling_update_loses_no_stream(service: Service, load: Load) -> None:
     before = service.uids()
-    service.apply(sim_service("life", decode=2, served=service.namespace, engine=changed_engine()))
+    service.edit(engine={"maxNumSeqs": 64})  # another revision, which says the same words
 
     service.wait_ready(240)
     until(lambda: not (before & service.uids()), 180, what="old workers to be gone")
     settled(load)
 
 
-def changed_engine() -> dict[str, object]:
-    """Return an engine that is another revision, and says the same words."""
-    engine: dict[str, object] = sim_service("life")["spec"]["engine"]
-    return {**engine, "maxNumSeqs": 64}
-
-
 def test_an_edit_that_needs_no_restart_restarts_nothing(service: Service, load: Load) -> None:
     before = service.uids()
-    service.apply(sim_service("life", decode=2, served=service.namespace, slo={"ttft": "3s", "tpot": "80ms"}))
+    service.edit(slo={"ttft": "3s", "tpot": "80ms"})
 
     service.wait_ready()
     settled(load)
@@ -150,8 +165,8 @@ def test_a_killed_operator_is_not_missed(service: Service, load: Load, release: 
 
 
 def test_a_restarted_api_server_is_not_missed(service: Service, load: Load, cluster: Cluster) -> None:
-    before = service.uids()
-    cluster.node.restart_api_server()
+    node, before = cluster.node, service.uids()
+    node.restart_api_server()
     settled(load)
     scale(service, "decode", 3)
 

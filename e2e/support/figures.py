@@ -5,15 +5,18 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from e2e.cluster.places import REPOSITORY, RUNS
 
 FIGURES: Final = RUNS / "figures.jsonl"
+_noted: Final[list[tuple[str, float]]] = []
 
 
 def note(what: str, value: float) -> None:
     """Add a figure to the file of this checkout."""
+    _noted.append((what, value))
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -22,3 +25,8 @@ def note(what: str, value: float) -> None:
     RUNS.mkdir(parents=True, exist_ok=True)
     with FIGURES.open("a") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def noted() -> Sequence[tuple[str, float]]:
+    """Return what this process has noted."""
+    return tuple(_noted)

@@ -1,5 +1,6 @@
 """InferenceServices as tests use them: simulated engines that are small, quick and always say the same."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,6 +51,11 @@ class Service:
 
     def apply(self, manifest: dict[str, Any]) -> None:
         self.cluster.apply(manifest, namespace=self.namespace)
+
+    def edit(self, **spec: Any) -> None:
+        """Change some fields of the spec, as `kubectl edit` does, and leave the others."""
+        kind, patch = "inferenceservices.inferplane.dev", json.dumps({"spec": spec})
+        self.cluster.kubectl("patch", kind, self.name, "-n", self.namespace, "--type=merge", "--patch", patch)
 
     def wait_ready(self, limit_s: float = 120) -> None:
         """Wait until the object says that it serves with its present spec, as `kubectl wait` does."""
