@@ -19,6 +19,7 @@ def simulate(tmp_path: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 def test_a_workload_gives_a_row_for_each_policy(tmp_path: Path) -> None:
     result = simulate(
         tmp_path, "--workload", "saas", "--policy", "kv-aware", "--policy", "round-robin", "--seeds", "2", *SMALL
@@ -32,6 +33,7 @@ def test_a_workload_gives_a_row_for_each_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 def test_a_manifest_says_what_the_fleet_is(tmp_path: Path, repository: Path) -> None:
     file = str(repository / "examples" / "sim.yaml")
     arguments = ("--workload", "reasoning", "-f", file, "-o", "json", "--profile", "cpu-test", "--requests", "5")
@@ -45,6 +47,7 @@ def test_a_manifest_says_what_the_fleet_is(tmp_path: Path, repository: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 def test_the_page_stands_alone(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     lines = [

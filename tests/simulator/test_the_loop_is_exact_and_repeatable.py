@@ -41,6 +41,7 @@ def test_one_request_alone_takes_what_its_engine_takes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 @pytest.mark.parametrize("pools", [(pool(3),), apart(2, 2)], ids=["aggregated", "handed over"])
 @pytest.mark.parametrize("routers", [1, 3])
 def test_skipping_ahead_gives_what_stepping_exactly_gives(pools: tuple[object, ...], routers: int) -> None:
@@ -56,6 +57,7 @@ def test_skipping_ahead_gives_what_stepping_exactly_gives(pools: tuple[object, .
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 @settings(max_examples=6)
 @given(seed=st.integers(0, 1000), name=st.sampled_from(["saas", "agents", "zipf-shift"]), routers=st.integers(1, 3))
 def test_a_seed_gives_one_outcome_and_every_request_one_end(seed: int, name: str, routers: int) -> None:

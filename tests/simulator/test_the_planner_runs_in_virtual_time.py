@@ -22,6 +22,7 @@ def planned(*steps: tuple[float, float], until_s: float) -> tuple[Planner, Outco
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 def test_workers_follow_a_step_of_load_up_and_the_slo_comes_back() -> None:
     planner, outcome = planned((0.0, 0.3), (120.0, 4.0), until_s=330.0)
     wanted = [plan.decode for plan in planner.plans]
@@ -34,6 +35,7 @@ def test_workers_follow_a_step_of_load_up_and_the_slo_comes_back() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
 def test_a_constant_load_gives_constant_workers() -> None:
     planner, outcome = planned((0.0, 0.5), until_s=300.0)
 
