@@ -15,9 +15,9 @@ import uvloop
 
 from inferplane_api.proto import ext_proc_pb2 as pb
 from inferplane_router.extproc import messages
+from inferplane_router.extproc.picker import Stream
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
-Context = grpc.aio.ServicerContext[pb.ProcessingRequest, pb.ProcessingResponse]
 
 
 class BarePicker:
@@ -26,7 +26,7 @@ class BarePicker:
     def __init__(self, endpoints: list[str]) -> None:
         self._next = itertools.cycle(endpoints)
 
-    async def process(self, _: object, stream: Context) -> None:
+    async def process(self, _: object, stream: Stream) -> None:
         pieces: list[bytes] = []
         duplex = True
         while isinstance(message := await stream.read(), pb.ProcessingRequest):

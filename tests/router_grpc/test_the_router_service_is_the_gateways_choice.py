@@ -43,6 +43,7 @@ SOON_S = 20.0
 class World:
     core: RouterCore
     server: GrpcServer
+    servicer: RouterServicer
     channel: grpc.aio.Channel
     observations: Observations
     workers: tuple[FakeWorker, ...]
@@ -80,7 +81,7 @@ async def world(*workers: FakeWorker) -> AsyncGenerator[World]:
     port = await server.start("127.0.0.1:0")
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield World(core, server, channel, observations, workers)
+            yield World(core, server, servicer, channel, observations, workers)
     finally:
         await server.stop(0)
         await plane.close()
@@ -158,6 +159,60 @@ def test_a_pick_that_waits_lets_others_pass_and_is_answered_when_there_is_room()
         assert reply.outcome == pb.PICK_OUTCOME_ROUTED
 
     run(scenario, FakeWorker("d0", max_num_seqs=1))
+
+
+def test_picks_of_one_stream_overtake_one_that_waits() -> None:
+    async def scenario(it: World) -> None:
+        stream = it.stub.PickStream()
+        for request in (tokens_request("first"), tokens_request("waits"), pb.PickRequest(request_id="odd", body=b"{")):
+            await stream.write(request)
+        early = [await stream.read() for _ in range(2)]
+        await it.stub.Complete(pb.CompleteRequest(request_id="first", outcome=OUTCOME_OK))
+        late = await stream.read()
+        await stream.done_writing()
+
+        assert {reply.request_id for reply in early} == {"first", "odd"}
+        assert (late.request_id, late.outcome) == ("waits", pb.PICK_OUTCOME_ROUTED)
+        assert await stream.read() is grpc.aio.EOF
+
+    run(scenario, FakeWorker("d0", max_num_seqs=1))
+
+
+def test_a_stream_that_is_cancelled_takes_its_waiting_picks_along() -> None:
+    async def scenario(it: World) -> None:
+        stream = it.stub.PickStream()
+        for name in ("first", "waits"):
+            await stream.write(tokens_request(name))
+        await until(lambda: it.queued == 1)
+        stream.cancel()
+        await until(lambda: it.queued == 0)
+
+        assert it.in_flight == 1  # it was answered: its caller has it
+
+    run(scenario, FakeWorker("d0", max_num_seqs=1))
+
+
+def test_a_caller_that_reads_nothing_is_not_read_from_without_end() -> None:
+    async def scenario(it: World) -> None:
+        sent = 0
+
+        async def flood() -> AsyncIterator[pb.PickRequest]:
+            nonlocal sent
+            while True:
+                sent += 1
+                yield pb.PickRequest(request_id=f"r{sent}", body=b"{")
+
+        stream = it.servicer.pick_stream(flood())
+        first = await anext(stream)
+        for _ in range(5000):
+            await asyncio.sleep(0)
+
+        assert first.request_id == "r1"
+        assert 1024 <= sent <= 1030
+
+        await stream.aclose()
+
+    run(scenario)
 
 
 def test_complete_gives_back_what_a_pick_reserved_and_knows_no_stranger() -> None:

@@ -6,7 +6,7 @@ says how it ended, or the core lets it expire.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 import grpc
@@ -72,28 +72,32 @@ class RouterServicer:
 
     async def pick_stream(
         self, requests: AsyncIterator[pb.PickRequest], _: object = None
-    ) -> AsyncIterator[pb.PickReply]:
-        """Answer picks as they are decided; a bounded number is in flight."""
-        replies: asyncio.Queue[pb.PickReply | None] = asyncio.Queue(_PICKS_IN_FLIGHT)
+    ) -> AsyncGenerator[pb.PickReply]:
+        """Answer picks as they are decided.
+
+        A bounded number is in flight, replies that the caller has not read yet among them: beyond it nothing is read.
+        """
+        replies: asyncio.Queue[pb.PickReply | None] = asyncio.Queue()
         slots = asyncio.Semaphore(_PICKS_IN_FLIGHT)
 
         async def answer(request: pb.PickRequest) -> None:
-            try:
-                await replies.put(await self.pick(request))
-            finally:
-                slots.release()
+            replies.put_nowait(await self.pick(request))
 
         async def read() -> None:
-            async with asyncio.TaskGroup() as group:
-                async for request in requests:
-                    await slots.acquire()
-                    group.create_task(answer(request), name=f"pick {request.request_id}")
-            await replies.put(None)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    async for request in requests:
+                        await slots.acquire()
+                        group.create_task(answer(request), name=f"pick {request.request_id}")
+            finally:
+                replies.put_nowait(None)
 
         reader = asyncio.create_task(read(), name="pick stream")
         try:
             while (reply := await replies.get()) is not None:
                 yield reply
+                slots.release()
+            await reader
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
