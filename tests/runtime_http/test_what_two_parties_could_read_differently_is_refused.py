@@ -99,6 +99,10 @@ ACCEPTED: dict[str, tuple[bytes, list[tuple[bytes, bytes, bytes]]]] = {
         POST + b"Upgrade: h2c\r\nConnection: Upgrade\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
         [(b"/", b"", b"hi")],
     ),
+    "upgrade declined, close kept": (
+        POST + b"Upgrade: h2c\r\nConnection: Upgrade, close\r\nContent-Length: 2\r\n\r\nhi" + GET + b"\r\n",
+        [(b"/", b"", b"hi")],
+    ),
     "pipelined": ((GET + b"\r\n") * 3, [(b"/", b"", b"")] * 3),
     "nothing after close": (GET + b"Connection: close\r\n\r\n" + GET + b"\r\n", [(b"/", b"", b"")]),
     "HTTP/1.0 without host": (b"GET / HTTP/1.0\r\n\r\n", [(b"/", b"", b"")]),

@@ -16,7 +16,7 @@ from inferplane_runtime.http.errors import HttpReject
 from inferplane_runtime.http.validation import Framing, check_head
 from inferplane_runtime.values import value
 
-_UPGRADE = frozenset((b"connection", b"upgrade", b"http2-settings"))
+_UPGRADE = frozenset((b"upgrade", b"http2-settings"))
 
 
 class ReadPhase(Enum):
@@ -136,7 +136,8 @@ class RequestParser:
         """
         if self._framing is None:
             raise HttpReject(400, "malformed upgrade")
-        fields = [b"%b: %b\r\n" % pair for pair in self._pairs if pair[0] not in _UPGRADE]
+        kept = (_without_upgrade(pair) for pair in self._pairs if pair[0] not in _UPGRADE)
+        fields = [b"%b: %b\r\n" % pair for pair in kept]
         line = b"%b %b HTTP/%b\r\n" % (self._method, self._target, self._version.encode())
         self._parser = httptools.HttpRequestParser(self)
         self._execute(b"%b%b\r\n%b" % (line, b"".join(fields), rest))
@@ -216,3 +217,12 @@ class RequestParser:
         self.ready.append(Incoming(request, self._keep_alive, self._version))
         self.phase = ReadPhase.IDLE if self._keep_alive else ReadPhase.DONE
         self._reset()
+
+
+def _without_upgrade(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Leave the other options of `Connection`, `close` above all."""
+    name, value = pair
+    if name != b"connection":
+        return pair
+    options = (option.strip(b" \t") for option in value.split(b","))
+    return name, b", ".join(option for option in options if option.lower() not in _UPGRADE)
