@@ -7,10 +7,15 @@ through the standard module takes the same way out, so that a process has one fo
 import logging
 import sys
 from enum import StrEnum
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import Processor
+
+_GRPC: Final = ("grpc._cython.cygrpc", "grpc._common")
+"""What logs messages that a server and a client cannot read."""
+_UNREADABLE: Final = "DecodeError"
+"""Protobuf's; known by its name, since not every process loads protobuf."""
 
 
 class LogFormat(StrEnum):
@@ -57,9 +62,21 @@ def configure(
         wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=False,
     )
+    for name in _GRPC:
+        logging.getLogger(name).addFilter(_without_the_peers_traceback)
     structlog.contextvars.clear_contextvars()
     if component:
         structlog.contextvars.bind_contextvars(component=component)
+
+
+def _without_the_peers_traceback(record: logging.LogRecord) -> bool:
+    """Say in one line that a peer sent no message: gRPC logs our stack for it, as often as the peer likes."""
+    error = record.exc_info[1] if record.exc_info else None
+    if type(error).__name__ == _UNREADABLE:
+        record.exc_info = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg, record.args = f"{record.getMessage()}: {error}", None
+    return True
 
 
 def _renderers(form: LogFormat) -> list[Processor]:

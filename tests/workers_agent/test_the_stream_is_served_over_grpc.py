@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
+import structlog
 
 from inferplane_api.proto import worker_pb2 as pb
 from inferplane_api.proto import worker_pb2_grpc
@@ -111,3 +112,22 @@ async def greet(first: pb.SubscriberMessage) -> grpc.StatusCode:
 
 def test_a_stream_without_a_greeting_is_refused() -> None:
     assert asyncio.run(greet(pb.SubscriberMessage(resync=pb.Resync()))) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def join_as(component: str) -> None:
+    served = Served()
+    port = await served.server.start("127.0.0.1:0")
+    async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = subscribe(channel, served.requests())
+        await served.to_send.put(pb.SubscriberMessage(hello=pb.Hello(component=component)))
+        await served.read(call, "identity")
+        await served.to_send.put(None)
+    await served.server.stop()
+
+
+def test_a_subscribers_words_do_not_fill_the_log() -> None:
+    with structlog.testing.capture_logs() as logged:
+        asyncio.run(join_as("x" * 100_000))
+
+    assert {"subscriber joined", "subscriber left"} <= {line["event"] for line in logged}
+    assert all(len(str(line)) < 1000 for line in logged)

@@ -18,6 +18,8 @@ from inferplane_workers.agent.wire import HASH_BYTES
 SERVICE: Final = "inferplane.v1.WorkerStream"
 _HELLO_DEADLINE_S = 10.0
 _MAX_SUBSCRIBERS = 256
+_LONGEST_WORD = 128
+"""Characters of a subscriber's own words that are logged."""
 _MAX_EXPECTED_BYTES = 128 * 1024 * HASH_BYTES
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 8 * 1024 * 1024),
@@ -64,7 +66,8 @@ class StreamServer:
         ready = asyncio.Event()
         ready.set()
         subscription = self._hub.join(epoch=hello.subscriber_epoch, wants_blocks=hello.want_blocks, wake=ready.set)
-        _log.info("subscriber joined", component=hello.component, subscriber_epoch=hello.subscriber_epoch)
+        component = hello.component[:_LONGEST_WORD]
+        _log.info("subscriber joined", component=component, subscriber_epoch=hello.subscriber_epoch)
         reader = asyncio.create_task(self._read(requests, subscription), name="subscriber-reader")
         try:
             while not reader.done():
@@ -80,7 +83,7 @@ class StreamServer:
         finally:
             subscription.close()
             reader.cancel()
-            _log.info("subscriber left", component=hello.component, overflows=subscription.overflows)
+            _log.info("subscriber left", component=component, overflows=subscription.overflows)
 
     async def _hello(self, requests: Requests, context: Context) -> pb.Hello:
         if self._hub.subscribers >= _MAX_SUBSCRIBERS:
@@ -99,7 +102,7 @@ class StreamServer:
         async for message in requests:
             match message.WhichOneof("body"):
                 case "resync":
-                    _log.info("subscriber asks for a snapshot", reason=message.resync.reason)
+                    _log.info("subscriber asks for a snapshot", reason=message.resync.reason[:_LONGEST_WORD])
                     subscription.fall_behind()
                 case "expects":
                     for expect in message.expects.expects:
