@@ -350,11 +350,14 @@ def test_a_proxys_own_words_for_a_lost_worker_become_ours(status: int, shown: in
     assert world.talk.ending is Ending.FAILED
 
 
-def test_an_agents_own_error_passes() -> None:
-    world = World()
+def test_an_agents_error_passes_and_ends_the_request() -> None:
+    world, other = World(), World()
     world.say(head(), body())
+    other.say(head(), body())
     (reply,) = world.say(answer_head(503, content_type="application/json", x_inferplane_retry="1"))
+    other.say(answer_head(400, content_type="application/json"))
 
+    assert (world.talk.ending, other.talk.ending) == (Ending.FAILED, Ending.SERVED)
     assert list(reply.response_headers.response.header_mutation.remove_headers) == ["x-inferplane-retry"]
 
 

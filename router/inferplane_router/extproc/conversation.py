@@ -20,6 +20,7 @@ from inferplane_router.extproc.endpoints import Endpoints
 from inferplane_router.gateway.data_plane import Wish
 from inferplane_router.gateway.errors import GatewayError, UpstreamLostError, WrongMethodError, answer
 from inferplane_router.gateway.headers import (
+    RETRY,
     HeaderWriter,
     Hints,
     read_hints,
@@ -32,6 +33,7 @@ from inferplane_runtime.http.api import Headers, Request, Response, UpstreamFail
 from inferplane_runtime.http.errors import json_error
 
 Replies = Sequence[pb.ProcessingResponse]
+_ERROR: Final = 400
 _GATEWAY_TIMEOUT: Final = 504
 _PROXYS_OWN: Final = frozenset((500, 502, 503, 504))
 """What a proxy answers by itself, in plain text, when no worker did."""
@@ -233,6 +235,9 @@ class Conversation:
             self.ending = Ending.FAILED
             failure = UpstreamFailure.TIMEOUT if self.status == _GATEWAY_TIMEOUT else UpstreamFailure.LOST
             return self._refuse(UpstreamLostError(failure))
+        if self.status >= _ERROR and self.ending is Ending.LEFT:
+            # Nothing is generated any more, whether or not an agent can still say so.
+            self.ending = Ending.SERVED if headers.get(RETRY) is None else Ending.FAILED
         self._answer_goes_on(ended=message.response_headers.end_of_stream)
         exposed = routed if wish.model.service.expose_headers and served in {"", routed.decode.address} else None
         shown = to_client(headers, wish.request_id, exposed=exposed)
