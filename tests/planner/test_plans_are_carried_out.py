@@ -150,9 +150,7 @@ def test_a_simulated_engine_is_known_as_fast_as_it_is_played() -> None:
 
 
 def test_a_calibration_wins_over_a_guess(tmp_path: Path) -> None:
-    real = InferenceServiceSpec.model_validate(
-        {"model": {"name": "m", "source": {"hf": "a/b"}}, "mode": "aggregated"}
-    )
+    real = InferenceServiceSpec.model_validate({"model": {"name": "m", "source": {"hf": "a/b"}}, "mode": "aggregated"})
     file = tmp_path / "calibration.json"
     file.write_text(json.dumps(encode(replace(CPU_TEST, weights_s=0.5))))
 
