@@ -231,7 +231,7 @@ class Fleet:
             self.pools[pool] = PoolModel(self.settings)
         if self.speeds[slot, PREFILL_FACTOR] == 0:
             self.speeds[slot, PREFILL_FACTOR] = self.speeds[slot, STEP_FACTOR] = 1.0
-        self.publish(pool)
+        self.write_speeds(slot, self.pools[pool])
         return space
 
     def set_adapters(self, slots: range, adapters: Iterable[Adapter]) -> None:
@@ -255,13 +255,16 @@ class Fleet:
         """Write a pool's learned speeds into the rows of its targets."""
         model = self.pools[pool]
         for slot, name in self.pool_of.items():
-            if name != pool:
-                continue
-            row = self.speeds[slot]
-            row[PREFILL_BASE : PREFILL_BASE + 3] = model.prefill.coefficients
-            row[PREFILL_SPREAD] = model.prefill.spread
-            row[STEP_BASE : STEP_BASE + 3] = model.step.coefficients
-            row[STEP_SPREAD] = model.step.spread
+            if name == pool:
+                self.write_speeds(slot, model)
+
+    def write_speeds(self, slot: int, model: PoolModel) -> None:
+        """Write into one target's row: a worker of many ranks describes each of them."""
+        row = self.speeds[slot]
+        row[PREFILL_BASE : PREFILL_BASE + 3] = model.prefill.coefficients
+        row[PREFILL_SPREAD] = model.prefill.spread
+        row[STEP_BASE : STEP_BASE + 3] = model.step.coefficients
+        row[STEP_SPREAD] = model.step.spread
 
     def find(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> list[Hashes]:
         """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""
