@@ -188,8 +188,10 @@ def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
 
 def test_before_the_first_catalogue_the_proxys_failure_mode_decides() -> None:
     async def scenario(it: World) -> None:
+        stream = it.stream()
+        await stream.write(head("r"))
         with pytest.raises(grpc.aio.AioRpcError, match="no catalogue has been read yet") as caught:
-            await (await it.ask("r")).read()
+            await stream.read()
 
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 

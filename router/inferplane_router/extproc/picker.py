@@ -46,6 +46,7 @@ class Picker:
     async def process(self, _: object, stream: Stream) -> None:
         """Serve one stream; what cannot be served ends it with a status, and the proxy's failure mode decides."""
         if not self._surroundings.endpoints.known:
+            await stream.read()  # a caller whose stream ends while it writes is told of an internal error instead
             await stream.abort(grpc.StatusCode.UNAVAILABLE, "no catalogue has been read yet")
         request = _Request(self._plane, self._meters, self._surroundings)
         try:

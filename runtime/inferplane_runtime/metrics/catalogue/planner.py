@@ -15,7 +15,7 @@ COST = gauge(
 )
 PREDICTED_TTFT = gauge(
     "planner_predicted_ttft_seconds",
-    "Time to first token that is expected at the objective's percentile.",
+    "Time to first token, queue included, that is expected at the objective's percentile.",
     labels=("service",),
     unit=Unit.SECONDS,
 )
