@@ -1,6 +1,7 @@
 """Settings shared by all tests: where kernels are cached, how Hypothesis draws, how asynchronous tests run."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ REPOSITORY = Path(__file__).parent.parent
 
 # compiled once per checkout, whichever folder the tests are started from; children inherit it
 os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
+
+# A shell's background jobs ignore SIGINT, and so would every program that a test starts in one and then interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A shared machine makes any deadline a lottery, and the first call of a kernel compiles it.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -82,7 +82,8 @@ class LocalService:
         `tell` gets what `up` says meanwhile, line by line.
         """
         told = 0
-        while (waited := time.monotonic() - self.started_at) < limit_s:
+        while True:
+            waited = time.monotonic() - self.started_at
             said = self.output.read_text(errors="replace").split("\n")[
                 :-1
             ]  # what follows the last newline is not whole
@@ -94,8 +95,9 @@ class LocalService:
             status = self.status()
             if status is not None and status.phase is InstancePhase.READY:
                 return waited
+            if waited > limit_s:  # asked last: it may have become ready long before anybody waited for it
+                raise ServiceFailedError(f"not ready after {limit_s:.0f} s:\n{self.last_words()}")
             time.sleep(POLL_S)
-        raise ServiceFailedError(f"not ready after {limit_s:.0f} s:\n{self.last_words()}")
 
     def last_words(self) -> str:
         status = self.status()
