@@ -117,7 +117,7 @@ $(BENCHES): bench-%: .venv/.complete
 	$(VENV)/python bench/bench_$*.py $(ARGS)
 
 .PHONY: e2e
-e2e: .venv/.complete ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
+e2e: .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
 	$(PYTEST) e2e tests/helm $(ARGS)
 
 # A cluster for looking at things by hand; it lasts until Ctrl-C.
