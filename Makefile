@@ -107,11 +107,11 @@ generate: .venv/.complete ## write what is generated: protocol stubs, manifests,
 	tools/generate.sh
 
 .PHONY: bench
-bench: .venv/.complete ## every bench/*.py, one JSON line a result, also in .cache/bench.jsonl; bench-index and the like: one
+bench: .venv/.complete ## every bench of minutes, one JSON line a result, also in .cache/bench.jsonl; bench-index and the like: one
 	$(VENV)/python tools/bench_all.py
 
 # One benchmark alone: make bench-index ARGS="--blocks 100000"; the last line it prints is JSON.
-BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim)
+BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim simulator routing)
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
 	$(VENV)/python bench/bench_$*.py $(ARGS)

@@ -3,7 +3,7 @@
 8k tokens, half of them cached somewhere, on aggregated workers and on a prefill and a decode pool of half as many each.
 Every pick is completed, so the fleet's load stays what a busy router sees.  Percentiles are of wall-clock time; the CPU
 time of a pick and of hashing alone stand beside them, since a busy machine shows in the first.  What gRPC adds is in
-bench_pick_stream, which runs last.  The last line is JSON.
+_pick_stream, which runs last.  The last line is JSON.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def main() -> None:
         began = time.thread_time()
         fake.hashes(prompts[number % _PROMPTS])
         hashing.append(time.thread_time() - began)
-    from bench_pick_stream import over_grpc  # noqa: PLC0415 - it fills its core as this module does
+    from _pick_stream import over_grpc  # noqa: PLC0415 - it fills its core as this module does
 
     result |= over_grpc(options.picks // 5, options.workers)
     result["hash_8k_cpu_us"] = round(1e6 * float(np.median(hashing)), 1)

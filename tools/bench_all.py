@@ -1,4 +1,4 @@
-"""Run every benchmark of bench/, one after the other, and keep their JSON lines.
+"""Run every benchmark of bench/ that takes minutes, one after the other, and keep their JSON lines.
 
 Nothing runs beside a benchmark, so they are separate processes in sequence.  A benchmark prints one JSON object a line;
 each is repeated here with the benchmark's name, the commit and the machine, and appended to .cache/bench.jsonl.
@@ -17,10 +17,13 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / ".cache" / "bench.jsonl"
 TIME_LIMIT_S = 900.0
+MATRICES = frozenset({"bench_routing.py"})
+"""Many runs of the same thing, which take hours: one is started by its own name."""
 
 
 def main() -> int:
-    benchmarks = sorted(path for path in (REPOSITORY / "bench").glob("*.py") if not path.name.startswith("_"))
+    found = (path for path in (REPOSITORY / "bench").glob("*.py") if not path.name.startswith("_"))
+    benchmarks = sorted(path for path in found if path.name not in MATRICES)
     if not benchmarks:
         sys.stderr.write("there is no benchmark in bench/\n")
         return 1

@@ -1,4 +1,4 @@
-"""Picks over gRPC against an empty echo of the same library: `python bench/bench_pick_stream.py [--picks N]`.
+"""Picks over gRPC against an empty echo of the same library: `python bench/_pick_stream.py [--picks N]`.
 
 A Router service in a process of its own, with 100 aggregated workers that hold half of some prompt, and beside it an
 echo that answers an empty message at once; both are asked by one client, in turns, one call at a time.  A prompt is 8k
