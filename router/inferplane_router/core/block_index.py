@@ -64,6 +64,20 @@ class BlockIndex:
         return self._words
 
     @property
+    def used(self) -> int:
+        """Slots with a key."""
+        return self.table.used
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes
+
+    @property
+    def refused(self) -> int:
+        """Blocks for which there was no room."""
+        return self.table.refused
+
+    @property
     def capacity(self) -> int:
         """How many targets fit without widening."""
         return self._words * 64

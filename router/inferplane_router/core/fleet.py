@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_extras, seed
 from inferplane_router.core import score_kernels as kernels
-from inferplane_router.core.block_index import BlockIndex
 from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
 from inferplane_router.core.crowd import Crowd, Standing
 from inferplane_router.core.index_kernels import PLANES
@@ -40,6 +39,7 @@ from inferplane_router.core.score_kernels import (
     Floats,
     Slots,
 )
+from inferplane_router.core.tables import Index, OwnTables, Tables
 from inferplane_router.core.values import Hashes, Health, TargetRef, Tokens
 
 Mask = NDArray[np.bool_]
@@ -53,7 +53,7 @@ class Space:
     """One key space: who has which block, and who will."""
 
     key: KeySpace
-    index: BlockIndex = field(default_factory=BlockIndex)
+    index: Index
     overlay: Overlay = field(default_factory=Overlay)
     trusted: Hashes = field(default_factory=lambda: np.zeros(1, np.uint64))
     """Bits of the targets whose rows in the index count (exact mode)."""
@@ -107,8 +107,9 @@ class Open:
 class Fleet:
     """Targets, speeds and loads of one service."""
 
-    def __init__(self, *, epoch: int, settings: CostSettings) -> None:
+    def __init__(self, *, epoch: int, settings: CostSettings, tables: Tables | None = None) -> None:
         self.settings = settings
+        self._tables = tables or OwnTables()
         self.question: Floats = _settings_row(settings)
         """Template of every request's question: what the settings say is filled in."""
         self.size = 64
@@ -134,7 +135,6 @@ class Fleet:
         self.pool_of: dict[int, str] = {}
         self._revisions: dict[str, int] = {}
         self._zones: dict[str, int] = {}
-        self._free: list[int] = list(range(self.size))
         self.counts: Counts = np.zeros((self.size, PLANES), np.int32)
         self.adapters: dict[Adapter, Mask] = {}
         self.refs: tuple[TargetRef | None, ...] = (None,) * self.size
@@ -142,6 +142,9 @@ class Fleet:
         self._standings: dict[int, Standing] = {}
         self.crowd = self._who_is_there()
         """Replaced as a whole, like `refs`."""
+        if self._tables.least_size > self.size:
+            self._reach(self._tables.least_size)
+            self.refresh()
 
     def refresh(self) -> None:
         """Follow a change of who is ready, of revisions or of abilities."""
@@ -160,16 +163,15 @@ class Fleet:
             self._standings[slot] = standing
         self.refresh()
 
-    def allot(self, ranks: int) -> range:
-        """Find consecutive free slots for a worker's ranks."""
-        free = sorted(self._free)
-        for start in free:
-            if all(slot in self._free for slot in range(start, start + ranks)):
-                slots = range(start, start + ranks)
-                self._free = [slot for slot in free if slot not in slots]
-                return slots
-        self._grow(self.size + max(64, -(-ranks // 64) * 64))
-        return self.allot(ranks)
+    def seat(self, worker_id: str, ranks: int, held: range) -> range:
+        """Return consecutive slots for a worker's ranks: those that it holds, where they are still right."""
+        if held and self._tables.keeps(worker_id, held, ranks):
+            return held
+        if held:
+            self.release(held)
+        slots = self._tables.allot(worker_id, ranks)
+        self._reach(slots.stop)
+        return slots
 
     def release(self, slots: range) -> None:
         """Forget everything about these slots."""
@@ -187,7 +189,7 @@ class Fleet:
             self._standings.pop(slot, None)
             for mask in self.adapters.values():
                 mask[slot] = False
-            self._free.append(slot)
+        self._tables.release(slots)
         self.refs = tuple(None if slot in slots else ref for slot, ref in enumerate(self.refs))
         self.refresh()
 
@@ -299,14 +301,25 @@ class Fleet:
         for number, space in enumerate(self.spaces):
             if space.key == key:
                 return number
-        space = Space(key)
+        space = Space(key, self._tables.open(key))
         space.reserve(self.size)
         for number in range(len(self.spaces)):
             if not (self.space_of == number).any():  # the last worker of an older revision is gone
+                self._tables.close(self.spaces[number].key)
                 self.spaces[number] = space
                 return number
         self.spaces.append(space)
         return len(self.spaces) - 1
+
+    def close(self) -> None:
+        """Give the tables of all key spaces back: the service is gone."""
+        for space in self.spaces:
+            self._tables.close(space.key)
+
+    def _reach(self, slots: int) -> None:
+        """Have room for slots 0..slots-1."""
+        if slots > self.size:
+            self._grow(-(-slots // 64) * 64)
 
     def _grow(self, size: int) -> None:
         self.speeds, self.tags = _grown(self.speeds, size), _grown(self.tags, size)
@@ -320,7 +333,6 @@ class Fleet:
         self.load.reserve(size)
         for space in self.spaces:
             space.reserve(size)
-        self._free += range(self.size, size)
         self.size = size
 
 

@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from inferplane_router.core import index_kernels as kernels
 from inferplane_router.core.arena import Arena
-from inferplane_router.core.generations import LENGTH, SHAPE, WIDTH, WORDS, head_size
-from inferplane_router.core.index_kernels import Cells, Words
+from inferplane_router.core.generations import COLUMNS, LENGTH, SHAPE, WIDTH, WORDS, head_size
+from inferplane_router.core.index_kernels import DEVICE, Cells, Words
 from inferplane_router.core.prefix_kernels import find_shown
 from inferplane_router.core.values import Hashes
 
@@ -75,6 +76,25 @@ class IndexReader:
             self.follow()
         counts[:] = 0
         return False
+
+    def held(self, target: int, keys: Hashes) -> int:
+        """Return how many of the keys the target has in its device plane, in whatever order."""
+        for _ in range(_TRIES):
+            mark, _ = self._arena.shown_at(int(self._place))
+            if (np.uint64(mark) != self._mark or not self.words) and not self.follow():
+                break
+            if target >= self.words * 64:
+                break
+            count = self._count(target, keys)
+            again, _ = self._arena.shown_at(int(self._place))
+            if np.uint64(again) == self._mark:
+                return count
+        return 0
+
+    def _count(self, target: int, keys: Hashes) -> int:
+        column = self._shape[COLUMNS + DEVICE] + np.uint64(target >> 6)
+        rows = self._generation[head_size(self.words) :]
+        return kernels.held(rows, self._shape[WIDTH], keys, column, np.uint64(1 << (target & 63)))
 
 
 def _is_whole(shape: Words, length: int) -> bool:

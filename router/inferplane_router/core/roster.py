@@ -190,10 +190,7 @@ class Worker:
             self._forget_blocks()
             self.trust.restart()
         key_space = KeySpace(identity.model, identity.model_revision, identity.block_size)
-        if len(self.slots) != ranks:
-            if self.slots:
-                self.fleet.release(self.slots)
-            self.slots = self.fleet.allot(ranks)
+        self.slots = self.fleet.seat(self.entry.worker_id, ranks, self.slots)
         self.identity = worker_pb2.Identity()
         self.identity.CopyFrom(identity)
         can_prefill = Capability.DECODE_CAN_PREFILL.value in identity.capabilities or not self.decodes

@@ -8,6 +8,7 @@ from typing import Final
 from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2
 from inferplane_api.proto.router_pb2 import DecisionRecord
+from inferplane_engine.identity import KeySpace
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
 from inferplane_router.core.naming import Names, ServiceKey, service_key
@@ -16,6 +17,7 @@ from inferplane_router.core.plugins import POLICIES
 from inferplane_router.core.records import Records, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
+from inferplane_router.core.tables import OwnTables, Tables
 from inferplane_router.core.values import (
     Answer,
     Ask,
@@ -37,12 +39,25 @@ _SWEEP_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker's place in the tables of its service."""
+
+    service: ServiceKey
+    key: KeySpace
+    slots: range
+
+
+@dataclass(frozen=True, slots=True)
 class _Resolved:
     """A name followed to its end, as long as the fleet's workers say nothing new."""
 
     model: ResolvedModel
     fleet: Fleet
     version: int
+
+
+def _own_tables(_: ServiceKey) -> Tables:
+    return OwnTables()
 
 
 class RouterCore:
@@ -55,11 +70,13 @@ class RouterCore:
         rng: Random,
         wall_clock: Callable[[], float],
         policies: Mapping[str, Callable[[], Policy]] = POLICIES,
+        tables_of: Callable[[ServiceKey], Tables] = _own_tables,
     ) -> None:
         self._epoch = epoch
         self._rng = rng
         self._wall_clock = wall_clock
         self._policies = policies
+        self._tables_of = tables_of
         self._names = Names()
         self._services: dict[ServiceKey, Service] = {}
         self._workers: dict[str, Worker] = {}
@@ -83,7 +100,12 @@ class RouterCore:
                 self._services[key].follow(settings)
             else:
                 self._services[key] = Service(
-                    settings, epoch=self._epoch, rng=self._rng, records=self._records, policies=self._policies
+                    settings,
+                    epoch=self._epoch,
+                    rng=self._rng,
+                    records=self._records,
+                    policies=self._policies,
+                    tables=self._tables_of(key),
                 )
         entries = {entry.worker_id: entry for entry in catalogue.workers if (entry.namespace, entry.service) in wanted}
         for worker_id, worker in tuple(self._workers.items()):
@@ -118,6 +140,18 @@ class RouterCore:
         if message.HasField("report"):
             self._take_report(worker, message.report, now)
         return resync
+
+    def seat_of(self, worker_id: str) -> Seat | None:
+        """Return where a worker that has identified itself stands in its service's tables."""
+        worker = self._workers.get(worker_id)
+        space = worker.space if worker is not None else None
+        return None if worker is None or space is None else Seat(self._home_of(worker), space.key, worker.slots)
+
+    def streams_gone(self, now: float) -> None:
+        """Follow the loss of whoever hears the agents: what was last heard of workers stays, others' load does not."""
+        for worker in self._workers.values():
+            for slot in worker.slots:
+                worker.fleet.load.unconfirm(slot, now)
 
     # Routing -----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from inferplane_router.core.plugins import make_policy
 from inferplane_router.core.queueing import Waiting, WaitingLine
 from inferplane_router.core.records import Decision, Records, appraisal_of
 from inferplane_router.core.roster import EXPECTED_S
+from inferplane_router.core.tables import Tables
 from inferplane_router.core.values import (
     Answer,
     Ask,
@@ -73,9 +74,10 @@ class Service:
         rng: Random,
         records: Records,
         policies: Mapping[str, Callable[[], Policy]],
+        tables: Tables,
     ) -> None:
         self.settings = settings
-        self.fleet = Fleet(epoch=epoch, settings=CostSettings())
+        self.fleet = Fleet(epoch=epoch, settings=CostSettings(), tables=tables)
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
         self.flights: dict[str, Flight] = {}
@@ -137,6 +139,7 @@ class Service:
 
     def close(self, wall_s: float) -> list[tuple[str, Refused]]:
         """End the service: whoever still waits is refused."""
+        self.fleet.close()
         gone = f"service {self.settings.name} was removed"
         waiting = [each.ask for each in self.line]
         return [(ask.request_id, self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, gone)) for ask in waiting]

@@ -67,10 +67,10 @@ def statistics(counters: Counters, services: Iterable[Service], workers: Iterabl
         retried=counters.retried,
         mismatches=mismatches,
         resyncs=sum(worker.resyncs for worker in workers),
-        index_blocks=sum(space.index.table.used for space in spaces),
-        index_bytes=sum(space.index.table.nbytes + space.overlay.nbytes for space in spaces),
+        index_blocks=sum(space.index.used for space in spaces),
+        index_bytes=sum(space.index.nbytes + space.overlay.nbytes for space in spaces),
         predicted_blocks=sum(space.overlay.total_blocks() for space in spaces),
-        refused_blocks=sum(space.index.table.refused for space in spaces),
+        refused_blocks=sum(space.index.refused for space in spaces),
     )
 
 
