@@ -24,6 +24,7 @@ from inferplane_api.proto.worker_pb2 import (
 )
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway import headers
+from inferplane_router.gateway.attainment import Course, judge
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError, UpstreamLostError, answer
 from inferplane_router.gateway.headers import HeaderWriter
@@ -136,11 +137,14 @@ class Forward:
         """Pass a piece on."""
         now = self._context.plane.now()
         self._pieces += 1
-        self._last_at = now
         self._last = data
         if self._exchange.started or self._head is None:
+            if self._wish.body.stream:
+                self._meters.itl.observe(now - self._last_at)
+            self._last_at = now
             self._exchange.write(data)
             return
+        self._last_at = now
         self._start(self._head, data)
         self._first_at = now
         if self._wish.body.stream:
@@ -227,8 +231,26 @@ class Forward:
         meters.running.value -= 1
         meters.duration.observe(self._context.plane.now() - self._begun)
         meters.ended(self._wish.route.value, OUTCOME_LABELS[outcome])
+        if self._wish.body.stream:
+            self._judge(outcome)
         if self._placement is not None:
             self._placement.complete(outcome)
+
+    def _judge(self, outcome: Outcome) -> None:
+        """Count whether a stream was within its objective."""
+        wish, pieces = self._wish, self._pieces
+        course = Course(
+            outcome,
+            status=self._head.status if self._head else 0,
+            begun=self._begun,
+            first=self._first_at if pieces else None,
+            last=self._last_at,
+            pieces=pieces,
+            over=self._context.plane.now(),
+        )
+        hints, service = wish.hints, wish.model.service
+        verdict = judge(course, ttft_s=hints.ttft_s or service.ttft_s, tpot_s=hints.tpot_s or service.tpot_s)
+        self._meters.judged(verdict, priority=hints.priority, tenant=wish.tenant)
 
 
 OUTCOME_LABELS: Final = {value: name.removeprefix("OUTCOME_").lower() for name, value in Outcome.items()}

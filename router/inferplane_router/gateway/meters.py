@@ -1,5 +1,6 @@
 """The gateway's counters, bound once to each service: what the hot path touches is an attribute and an addition."""
 
+from inferplane_router.gateway.attainment import Verdict
 from inferplane_runtime.metrics.catalogue import gateway as names
 from inferplane_runtime.metrics.catalogue import router as core_names
 from inferplane_runtime.metrics.instruments import Cell, Cells, Instruments
@@ -9,10 +10,12 @@ class ServiceMeters:
     """What is counted for one service."""
 
     __slots__ = (
+        "_judged",
         "_outcomes",
         "_responses",
         "disconnects",
         "duration",
+        "itl",
         "pick",
         "predicted_tpot",
         "predicted_ttft",
@@ -30,6 +33,7 @@ class ServiceMeters:
         self.duration = meters.duration.labels(service)
         self.ttft = meters.ttft.labels(service)
         self.tpot = meters.tpot.labels(service)
+        self.itl = meters.itl.labels(service)
         self.queue = meters.queue.labels(service)
         self.tokenise = meters.tokenise.labels(service)
         self.pick = meters.pick.labels(service)
@@ -40,12 +44,20 @@ class ServiceMeters:
         self.disconnects = meters.disconnects.labels(service)
         self._outcomes = _Memo(meters.requests, service)
         self._responses = _Memo(meters.responses, service)
+        self._judged = _Memo(meters.judged, service)
 
     def ended(self, route: str, outcome: str) -> None:
         self._outcomes.cell(route, outcome).value += 1
 
     def answered(self, status: int) -> None:
         self._responses.cell(str(status)).value += 1
+
+    def judged(self, verdict: Verdict, *, priority: int, tenant: str) -> None:
+        """Count one stream under each objective that it could be held against."""
+        band = "normal" if priority == 0 else "high" if priority > 0 else "low"
+        for objective, met in (("ttft", verdict.ttft), ("tpot", verdict.tpot), ("both", verdict.both)):
+            if met is not None:
+                self._judged.cell(objective, band, tenant, "yes" if met else "no").value += 1
 
 
 class _Memo:
@@ -79,6 +91,8 @@ class GatewayMeters:
         self.duration = instruments.distributions(names.REQUEST_DURATION)
         self.ttft = instruments.distributions(names.TTFT)
         self.tpot = instruments.distributions(names.TPOT)
+        self.itl = instruments.distributions(names.ITL)
+        self.judged = instruments.cells(names.SLO_REQUESTS)
         self.queue = instruments.distributions(names.QUEUE_TIME)
         self.tokenise = instruments.distributions(names.TOKENISE_TIME)
         self.pick = instruments.distributions(names.PICK_TIME)

@@ -27,6 +27,18 @@ TPOT = histogram(
     buckets=buckets.TPOT_S,
     labels=("service",),
 )
+ITL = histogram(
+    "gateway_itl_seconds",
+    "Time between two pieces of a streamed answer as they are passed on, each gap for itself.",
+    buckets=buckets.TPOT_S,
+    labels=("service",),
+)
+SLO_REQUESTS = counter(
+    "gateway_slo_requests_total",
+    "Streams held against an objective (ttft, queue included; tpot; both) and whether they met it. A refusal and a "
+    "stream that broke off have missed; a client's error and what is not streamed are not counted.",
+    labels=("service", "objective", "priority", "tenant", "met"),
+)
 QUEUE_TIME = histogram(
     "gateway_queue_seconds",
     "Time that a request waited in the router's queue for a worker, zero excluded.",
@@ -73,6 +85,8 @@ ALL: tuple[MetricSpec, ...] = (
     REQUEST_DURATION,
     TTFT,
     TPOT,
+    ITL,
+    SLO_REQUESTS,
     QUEUE_TIME,
     TOKENISE_TIME,
     PICK_TIME,
