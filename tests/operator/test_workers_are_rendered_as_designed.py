@@ -113,11 +113,13 @@ def test_without_prefill_there_is_one_pool_and_nothing_is_handed_over() -> None:
     assert rendered.catalogue_service.mode is RoutingMode.AGGREGATED
 
 
-def test_the_agent_is_a_sidecar_that_never_waits_for_the_engine() -> None:
+def test_agent_and_engine_start_side_by_side() -> None:
+    """A kubelet would hold the engine back for a start-up probe of the agent."""
     found = agent(render_service(service()).pools[0])
 
     assert found["restartPolicy"] == "Always"
-    assert found["startupProbe"]["httpGet"]["path"] == "/health"
+    assert "startupProbe" not in found
+    assert found["livenessProbe"]["initialDelaySeconds"] == 60
     assert found["readinessProbe"]["httpGet"]["path"] == "/ready"
 
 

@@ -7,6 +7,10 @@ interpreter is put in through `RenderOptions.engine_programs`, not by editing th
 
 Drain: a kubelet runs preStop hooks of all containers at once and signals only when they have returned, so it is the
 *engine's* hook that calls the agent's blocking /drain.  The agent, a sidecar, ends after the engine.
+
+Start: the agent has no start-up probe, since a kubelet would hold the engine back for it, and neither needs the other
+to begin with.  The engine's probe waits inside for the engine, so that its end is seen at once at the price of one
+process every ten seconds; a probe every second would cost a loading engine the CPU of ten.
 """
 
 import math
@@ -20,7 +24,9 @@ from inferplane_operator.render.weights import Weights
 
 _PRELUDE: Final = 'umask 0002 && date > "$0" && exec "$@"'
 _HOOK_MARGIN_S: Final = 5
-_STARTUP_PERIOD_S: Final = 5
+_STARTUP_PERIOD_S: Final = 10
+_STARTING_S: Final = 60
+"""For how long nobody asks whether an agent lives: on a machine that others keep busy it takes that long to begin."""
 _AGENT_USER: Final = 65532
 RUN_VOLUME: Final = "run"
 SHM_VOLUME: Final = "shm"
@@ -32,6 +38,17 @@ _DRAIN: Final = (
 _HEALTH: Final = (
     "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['{port}'] + '/health', timeout=8)"
 )
+_AWAITED_HEALTH: Final = """\
+import os, time, urllib.request as u
+end = time.monotonic() + 8
+while True:
+    try:
+        u.urlopen('http://127.0.0.1:' + os.environ['{port}'] + '/health', timeout=8)
+        break
+    except OSError:
+        if time.monotonic() > end: raise
+        time.sleep(0.2)
+"""
 
 
 def environment(engine: EngineType) -> list[Manifest]:
@@ -65,7 +82,7 @@ def first_transfer_port(engine: EngineType) -> int:
 def agent_container(
     *, image: str, program: tuple[str, ...], args: tuple[str, ...], weights: Weights, engine: EngineType
 ) -> Manifest:
-    """Make the sidecar; it starts before the engine, so its start-up probe asks for its own health alone."""
+    """Make the sidecar; the engine starts a moment after it, and neither waits for the other."""
     return {
         "name": names.AGENT_CONTAINER,
         "image": image,
@@ -78,10 +95,15 @@ def agent_container(
             _port("stream", names.DEFAULT_STREAM_PORT),
             _port("metrics", names.DEFAULT_METRICS_PORT),
         ],
-        "startupProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1, "failureThreshold": 60},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 2, "timeoutSeconds": 2},
+        "readinessProbe": {
+            "httpGet": {"path": "/ready", "port": "http"},
+            "periodSeconds": 1,
+            "timeoutSeconds": 2,
+            "failureThreshold": 5,
+        },
         "livenessProbe": {
             "httpGet": {"path": "/health", "port": "http"},
+            "initialDelaySeconds": _STARTING_S,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
@@ -153,14 +175,19 @@ def _drain_command(drain_timeout_s: float) -> list[str]:
 def _engine_probes(startup_timeout_s: float) -> Manifest:
     tries = max(1, math.ceil(startup_timeout_s / _STARTUP_PERIOD_S))
     return {
-        "startupProbe": {**_engine_probe(), "periodSeconds": _STARTUP_PERIOD_S, "failureThreshold": tries},
-        "livenessProbe": {**_engine_probe(), "periodSeconds": 30, "failureThreshold": 4},
+        "startupProbe": {
+            **_engine_probe(_AWAITED_HEALTH),
+            "periodSeconds": _STARTUP_PERIOD_S,
+            "timeoutSeconds": 2 * _STARTUP_PERIOD_S,
+            "failureThreshold": tries,
+        },
+        "livenessProbe": {**_engine_probe(_HEALTH), "periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 4},
     }
 
 
-def _engine_probe() -> Manifest:
+def _engine_probe(program: str) -> Manifest:
     # The engine listens on the Pod's loopback, which a kubelet's HTTP probe cannot reach.
-    return {"exec": {"command": ["python3", "-c", _HEALTH.format(port=names.ENGINE_PORT)]}, "timeoutSeconds": 10}
+    return {"exec": {"command": ["python3", "-c", program.format(port=names.ENGINE_PORT)]}}
 
 
 def _run_mount() -> Manifest:
