@@ -23,7 +23,7 @@ from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.health import Health
 from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
-from inferplane_operator.cluster.leadership import Leadership, LeaseName, LeaseTimes
+from inferplane_operator.cluster.leases import ObjectLeases
 from inferplane_operator.cluster.metrics import OperatorMetrics
 from inferplane_operator.cluster.model_revisions import ModelRevisions
 from inferplane_operator.cluster.objects import Objects
@@ -40,6 +40,7 @@ from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.http.client import split_address
 from inferplane_runtime.http.server import HttpServer
+from inferplane_runtime.kube.leadership import Leadership, LeaseName, LeaseTimes
 from inferplane_runtime.lifecycle import StopSignal
 from inferplane_runtime.settings import SettingsError
 
@@ -72,9 +73,10 @@ class Operator:
         self.health = Health()
         self.store = Store()
         objects, memory, now = Objects(self._transport), Memory(), clock.monotonic
+        lease = LeaseName(settings.lease_namespace or config.namespace, settings.lease_name)
         self._leadership = Leadership(
-            objects,
-            LeaseName(settings.lease_namespace or config.namespace, settings.lease_name),
+            ObjectLeases(objects, lease),
+            lease,
             identity=identity,
             times=LeaseTimes(settings.lease_duration, settings.renew_deadline, settings.retry_period),
             now=now,

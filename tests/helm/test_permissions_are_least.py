@@ -9,6 +9,7 @@ from helm_chart import Helm, Manifest
 from inferplane_api.schema.definitions import NAMES
 from inferplane_operator.cluster.kinds import BUILT_IN, OPTIONAL, OURS
 from inferplane_router.discovery import kinds as routers
+from inferplane_runtime.kube.kinds import WatchedKind
 
 MODES: list[dict[str, Any]] = [{}, {"watchNamespace": "team-a"}]
 
@@ -53,7 +54,7 @@ def test_nothing_reads_secrets_and_nothing_may_do_everything(helm: Helm, values:
 
 def test_each_component_reads_what_it_watches_and_nothing_else(helm: Helm) -> None:
     manifests = helm.render()
-    watched = [kind for kind in vars(routers).values() if isinstance(kind, routers.WatchedKind)]
+    watched = [kind for kind in vars(routers).values() if isinstance(kind, WatchedKind)]
 
     assert readable(rules(manifests, "operator")) == {
         (kind.group, kind.plural) for kind in (*OURS, *BUILT_IN, *OPTIONAL)

@@ -110,7 +110,8 @@ async def test_an_idle_operator_writes_nothing_but_its_lease() -> None:
         cluster.add(service(f"s{number}", replicas=0))
     async with FakeApiServer(cluster).serving() as url:
         for _ in range(2):  # the second one begins with what the first one left
-            async with running(url):
+            async with running(url) as it:
+                await until(lambda: it.operator.health.leading)
                 await until(lambda: settled(cluster, *(f"s{number}" for number in range(20))))
                 await asyncio.sleep(0.5)
                 cluster.calls.clear()

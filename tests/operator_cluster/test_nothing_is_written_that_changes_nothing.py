@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferplane_operator.cluster.applied import APPLIED, Memory
-from inferplane_operator.cluster.errors import InvalidError, NotLeadingError, TerminatingError
+from inferplane_operator.cluster.errors import InvalidError, TerminatingError
 from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import CONTROLLER_REVISION, DECODE_POOL, DEPLOYMENT, EVENT, POD, SERVICE
@@ -28,6 +28,7 @@ from inferplane_operator.reconcile.values import (
     Reference,
     Write,
 )
+from inferplane_runtime.kube.leadership import NotLeadingError
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from inferplane_operator.cluster.errors import NotLeadingError
 from inferplane_operator.cluster.kinds import LEASE
-from inferplane_operator.cluster.leadership import Leadership, LeaseName, LeaseTimes
+from inferplane_operator.cluster.leases import ObjectLeases
 from inferplane_operator.cluster.objects import Objects
 from inferplane_operator.cluster.testing import FakeCluster
 from inferplane_operator.cluster.transport import Answer
 from inferplane_runtime.clock import FakeClock
+from inferplane_runtime.kube.leadership import Leadership, LeaseName, LeaseTimes, NotLeadingError
 
 pytestmark = pytest.mark.anyio
 TIMES = LeaseTimes(duration_s=15.0, renew_deadline_s=10.0, retry_s=2.0)
@@ -31,9 +31,10 @@ class Candidate:
     patience: int = 1000
 
     def __post_init__(self) -> None:
+        name = LeaseName("ns", "lease")
         self.leadership = Leadership(
-            Objects(self.cluster),
-            LeaseName("ns", "lease"),
+            ObjectLeases(Objects(self.cluster), name),
+            name,
             identity=self.name,
             times=TIMES,
             now=self.clock.monotonic,

@@ -7,12 +7,13 @@ from random import Random
 import pytest
 
 from inferplane_operator.cluster.backlog import Delays
-from inferplane_operator.cluster.errors import ClusterError, NotLeadingError, TerminatingError, UnreachableError
+from inferplane_operator.cluster.errors import ClusterError, TerminatingError, UnreachableError
 from inferplane_operator.cluster.metrics import OperatorMetrics
 from inferplane_operator.cluster.work_keys import WorkKey
 from inferplane_operator.cluster.workers import Workers
 from inferplane_runtime.http.api import Request
 from inferplane_runtime.http.testing import RecordedExchange
+from inferplane_runtime.kube.leadership import NotLeadingError
 
 pytestmark = pytest.mark.anyio
 KEY, OTHER = WorkKey("InferenceService", "ns", "a"), WorkKey("InferenceService", "ns", "b")

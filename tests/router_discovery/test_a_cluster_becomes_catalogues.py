@@ -12,13 +12,14 @@ from lightkube.config.kubeconfig import KubeConfig
 
 from inferplane_api.catalogue import Catalogue
 from inferplane_router.discovery import kinds, reading
-from inferplane_router.discovery.errors import ForbiddenError, GoneError, UnreachableError
 from inferplane_router.discovery.fake_api_server import FakeApiServer
 from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
-from inferplane_router.discovery.kube_api import KubeApi
 from inferplane_router.discovery.kubernetes import ClusterCatalogue, Heard
 from inferplane_router.discovery.testing import Plant, service
-from inferplane_router.discovery.watching import ClusterApi, Patience
+from inferplane_runtime.kube.api import KubeApi
+from inferplane_runtime.kube.errors import ForbiddenError, GoneError, UnreachableError
+from inferplane_runtime.kube.kinds import WatchedKind
+from inferplane_runtime.kube.watching import ClusterApi, Patience
 
 
 class Follower:
@@ -80,7 +81,7 @@ async def turns() -> None:
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.plural)
-def test_nothing_is_handed_over_before_every_kind_was_listed(kind: kinds.WatchedKind) -> None:
+def test_nothing_is_handed_over_before_every_kind_was_listed(kind: WatchedKind) -> None:
     world = World()
     world.plant.worker("s", "m")
     world.api.fail_next(kind, UnreachableError("not yet"), times=1000)
@@ -96,7 +97,7 @@ def test_nothing_is_handed_over_before_every_kind_was_listed(kind: kinds.Watched
 
 
 @pytest.mark.parametrize("kind", [kinds.STATEFUL_SET, kinds.LEADER_WORKER_SET], ids=lambda kind: kind.plural)
-def test_a_cluster_without_workers_that_span_nodes_is_whole(kind: kinds.WatchedKind) -> None:
+def test_a_cluster_without_workers_that_span_nodes_is_whole(kind: WatchedKind) -> None:
     world = World()
     world.plant.worker("s", "m")
     world.api.fail_next(kind, ForbiddenError("you may not"), times=1000)

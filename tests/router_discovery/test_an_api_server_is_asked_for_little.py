@@ -11,18 +11,19 @@ import pytest
 from lightkube.config.kubeconfig import KubeConfig
 
 from inferplane_router.discovery import kinds
-from inferplane_router.discovery.errors import (
+from inferplane_router.discovery.fake_api_server import FakeApiServer
+from inferplane_router.discovery.fake_cluster import FakeCluster, Object
+from inferplane_router.discovery.testing import Plant, service
+from inferplane_runtime.kube.api import CallSettings, KubeApi, read_cluster
+from inferplane_runtime.kube.errors import (
     AbsentError,
-    DiscoveryError,
     ForbiddenError,
     GoneError,
+    KubeError,
     RefusedError,
     UnreachableError,
 )
-from inferplane_router.discovery.fake_api_server import FakeApiServer
-from inferplane_router.discovery.fake_cluster import FakeCluster, Object
-from inferplane_router.discovery.kube_api import CallSettings, KubeApi, read_cluster
-from inferplane_router.discovery.testing import Plant, service
+from inferplane_runtime.kube.kinds import WatchedKind
 from inferplane_runtime.settings import SettingsError
 
 
@@ -32,7 +33,7 @@ class World:
         self.cluster = server.cluster
         self.api = api
 
-    async def everything(self, kind: kinds.WatchedKind) -> list[Any]:
+    async def everything(self, kind: WatchedKind) -> list[Any]:
         page = await self.api.list_page(kind, "")
         items = list(page.items)
         while page.token:
@@ -78,7 +79,7 @@ def test_lists_come_in_pages_and_pods_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.KINDS if kind.metadata_only], ids=lambda kind: kind.plural)
-def test_of_owners_only_metadata_is_asked_for(kind: kinds.WatchedKind) -> None:
+def test_of_owners_only_metadata_is_asked_for(kind: WatchedKind) -> None:
     async def scenario(there: World) -> None:
         plant = Plant(there.cluster)
         for role in ("prefill", "decode"):
@@ -146,7 +147,7 @@ def test_a_watch_tells_what_happens_however_its_bytes_arrive(piece: int) -> None
         (503, RefusedError),
     ],
 )
-def test_refusals_are_told_apart_and_say_what_the_server_said(status: int, kind: type[DiscoveryError]) -> None:
+def test_refusals_are_told_apart_and_say_what_the_server_said(status: int, kind: type[KubeError]) -> None:
     async def scenario(there: World) -> None:
         for ask in (there.api.list_page(kinds.POD, ""), anext(there.api.watch(kinds.POD, "1"))):
             there.server.refuse(status, "pods is forbidden", retry_after="7")
@@ -227,13 +228,13 @@ def test_a_kubeconfig_that_cannot_be_used_names_the_field(
         path.write_text(text)
 
     with pytest.raises(SettingsError) as raised:
-        read_cluster(path, context)
+        read_cluster(path, context, where="discovery.kubernetes")
 
     assert raised.value.path == problem
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.plural)
-def test_a_kind_of_which_there_is_none_is_an_empty_list(kind: kinds.WatchedKind) -> None:
+def test_a_kind_of_which_there_is_none_is_an_empty_list(kind: WatchedKind) -> None:
     async def scenario(there: World) -> None:
         assert await there.everything(kind) == []
 

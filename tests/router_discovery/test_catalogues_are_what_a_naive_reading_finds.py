@@ -13,6 +13,7 @@ from inferplane_router.discovery.composing import Composed, compose
 from inferplane_router.discovery.fake_cluster import Object
 from inferplane_router.discovery.records import Picture
 from inferplane_router.discovery.testing import Plant, adapter, manifest, route, service
+from inferplane_runtime.kube.table import uid_of
 
 pytestmark = pytest.mark.slow
 NAMES = ["m", "n", "o"]
@@ -81,15 +82,15 @@ def picture_of(objects: Sequence[Object]) -> Picture:
         return [each for each in objects if each["kind"] == kind]
 
     return Picture(
-        services={reading.uid_of(each): reading.read_service(each, None) for each in of("InferenceService")},
-        adapters={reading.uid_of(each): reading.read_adapter(each, None) for each in of("LoRAAdapter")},
-        routes={reading.uid_of(each): reading.read_route(each, None) for each in of("ModelRoute")},
+        services={uid_of(each): reading.read_service(each, None) for each in of("InferenceService")},
+        adapters={uid_of(each): reading.read_adapter(each, None) for each in of("LoRAAdapter")},
+        routes={uid_of(each): reading.read_route(each, None) for each in of("ModelRoute")},
         owners={
-            kind: {reading.uid_of(each): reading.read_owned(kind, each) for each in of(kind)}
+            kind: {uid_of(each): reading.read_owned(kind, each) for each in of(kind)}
             for kind, _, _ in LINKS
             if kind != "Pod"
         },
-        pods={reading.uid_of(each): reading.read_pod(each) for each in of("Pod")},
+        pods={uid_of(each): reading.read_pod(each) for each in of("Pod")},
     )
 
 

@@ -11,12 +11,12 @@ import pytest
 from inferplane_api.catalogue import Catalogue, CatalogueService
 from inferplane_router.discovery import kinds
 from inferplane_router.discovery.api import Discovery
-from inferplane_router.discovery.errors import UnreachableError
 from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
 from inferplane_router.discovery.file import CatalogueFile
 from inferplane_router.discovery.kubernetes import ClusterCatalogue
 from inferplane_router.discovery.kubernetes import Heard as ClusterHeard
 from inferplane_router.discovery.testing import FakeDiscovery, service
+from inferplane_runtime.kube.errors import UnreachableError
 
 
 class Heard:

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from inferplane_router.discovery import kinds, reading
-from inferplane_router.discovery.errors import (
+from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
+from inferplane_router.discovery.testing import manifest
+from inferplane_runtime.kube.errors import (
     AbsentError,
-    DiscoveryError,
     ForbiddenError,
     GoneError,
+    KubeError,
     RefusedError,
     UnreachableError,
 )
-from inferplane_router.discovery.fake_cluster import FakeApi, FakeCluster
-from inferplane_router.discovery.kinds import WatchedKind
-from inferplane_router.discovery.table import Table
-from inferplane_router.discovery.testing import manifest
-from inferplane_router.discovery.watching import KindWatch, Patience
+from inferplane_runtime.kube.kinds import WatchedKind
+from inferplane_runtime.kube.table import Table
+from inferplane_runtime.kube.watching import KindWatch, Patience
 
 OWN = {"inferplane.dev/component": "worker", "inferplane.dev/pool": "p"}
 
@@ -120,7 +120,7 @@ def test_an_object_that_loses_the_label_is_gone() -> None:
 
 
 @pytest.mark.parametrize("error", [None, UnreachableError("reset"), RefusedError("etcd leader changed")])
-def test_a_watch_that_ends_goes_on_where_it_was(error: DiscoveryError | None) -> None:
+def test_a_watch_that_ends_goes_on_where_it_was(error: KubeError | None) -> None:
     world = World()
     world.pod("p")
 
@@ -241,7 +241,7 @@ def test_what_an_api_server_asks_for_is_waited() -> None:
 
 
 @pytest.mark.parametrize("error", [AbsentError("no such kind"), ForbiddenError("may not list")])
-def test_an_optional_kind_may_be_missing(error: DiscoveryError) -> None:
+def test_an_optional_kind_may_be_missing(error: KubeError) -> None:
     world = World(kinds.LEADER_WORKER_SET)
     world.api.fail_next(kinds.LEADER_WORKER_SET, error)
 

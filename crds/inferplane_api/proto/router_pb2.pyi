@@ -156,7 +156,7 @@ class Candidate(_message.Message):
     def __init__(self, decode_worker: _Optional[str] = ..., decode_rank: _Optional[int] = ..., prefill_worker: _Optional[str] = ..., prefill_rank: _Optional[int] = ..., chosen: _Optional[bool] = ..., prefill_hit_tokens: _Optional[int] = ..., decode_hit_tokens: _Optional[int] = ..., terms_ms: _Optional[_Mapping[str, float]] = ..., cost_ms: _Optional[float] = ..., excluded_because: _Optional[str] = ...) -> None: ...
 
 class DecisionRecord(_message.Message):
-    __slots__ = ("request_id", "decided_at", "service", "model", "policy", "outcome", "reason", "prompt_tokens", "block_size", "candidates", "predicted_ttft_s", "predicted_tpot_s", "predicted_prefill_cached_tokens", "predicted_decode_cached_tokens", "queued_s", "mode", "observed")
+    __slots__ = ("request_id", "decided_at", "service", "model", "policy", "outcome", "reason", "prompt_tokens", "block_size", "candidates", "predicted_ttft_s", "predicted_tpot_s", "predicted_prefill_cached_tokens", "predicted_decode_cached_tokens", "queued_s", "mode", "observed", "namespace", "mismatch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +174,8 @@ class DecisionRecord(_message.Message):
     QUEUED_S_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    MISMATCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     decided_at: float
     service: str
@@ -191,7 +193,9 @@ class DecisionRecord(_message.Message):
     queued_s: float
     mode: str
     observed: _containers.RepeatedCompositeFieldContainer[_worker_pb2.RequestReport]
-    def __init__(self, request_id: _Optional[str] = ..., decided_at: _Optional[float] = ..., service: _Optional[str] = ..., model: _Optional[str] = ..., policy: _Optional[str] = ..., outcome: _Optional[_Union[PickOutcome, str]] = ..., reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., block_size: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., predicted_ttft_s: _Optional[float] = ..., predicted_tpot_s: _Optional[float] = ..., predicted_prefill_cached_tokens: _Optional[int] = ..., predicted_decode_cached_tokens: _Optional[int] = ..., queued_s: _Optional[float] = ..., mode: _Optional[str] = ..., observed: _Optional[_Iterable[_Union[_worker_pb2.RequestReport, _Mapping]]] = ...) -> None: ...
+    namespace: str
+    mismatch: str
+    def __init__(self, request_id: _Optional[str] = ..., decided_at: _Optional[float] = ..., service: _Optional[str] = ..., model: _Optional[str] = ..., policy: _Optional[str] = ..., outcome: _Optional[_Union[PickOutcome, str]] = ..., reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., block_size: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., predicted_ttft_s: _Optional[float] = ..., predicted_tpot_s: _Optional[float] = ..., predicted_prefill_cached_tokens: _Optional[int] = ..., predicted_decode_cached_tokens: _Optional[int] = ..., queued_s: _Optional[float] = ..., mode: _Optional[str] = ..., observed: _Optional[_Iterable[_Union[_worker_pb2.RequestReport, _Mapping]]] = ..., namespace: _Optional[str] = ..., mismatch: _Optional[str] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
     __slots__ = ("found", "record")
@@ -218,17 +222,19 @@ class Observation(_message.Message):
     def __init__(self, arrival: _Optional[_Union[Arrival, _Mapping]] = ..., finished: _Optional[_Union[DecisionRecord, _Mapping]] = ...) -> None: ...
 
 class Arrival(_message.Message):
-    __slots__ = ("request_id", "arrived_at", "service", "tenant", "prompt_tokens", "max_tokens")
+    __slots__ = ("request_id", "arrived_at", "service", "tenant", "prompt_tokens", "max_tokens", "namespace")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ARRIVED_AT_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     arrived_at: float
     service: str
     tenant: str
     prompt_tokens: int
     max_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., arrived_at: _Optional[float] = ..., service: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+    namespace: str
+    def __init__(self, request_id: _Optional[str] = ..., arrived_at: _Optional[float] = ..., service: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., namespace: _Optional[str] = ...) -> None: ...

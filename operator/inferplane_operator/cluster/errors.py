@@ -9,7 +9,6 @@ ClusterError
     ├── ForbiddenError      401, 403
     │   └── TerminatingError    the namespace is being deleted
     └── InvalidError        400, 422: the object itself is not accepted
-NotLeadingError             the Lease is not held (any more): nothing may be written
 """
 
 
@@ -55,7 +54,3 @@ class TerminatingError(ForbiddenError):
 
 class InvalidError(RefusedError):
     """The object breaks its schema."""
-
-
-class NotLeadingError(Exception):
-    """Somebody else may be writing by now."""

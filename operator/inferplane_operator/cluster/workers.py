@@ -10,9 +10,10 @@ from random import Random
 import structlog
 
 from inferplane_operator.cluster.backlog import Backlog, Delays
-from inferplane_operator.cluster.errors import ClusterError, NotLeadingError, TerminatingError, ThrottledError
+from inferplane_operator.cluster.errors import ClusterError, TerminatingError, ThrottledError
 from inferplane_operator.cluster.metrics import OperatorMetrics, StepOutcome
 from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_runtime.kube.leadership import NotLeadingError
 
 Step = Callable[[WorkKey], Awaitable[float | None]]
 _log = structlog.get_logger("inferplane.operator")

@@ -127,6 +127,7 @@ def readable(decision: Decision) -> DecisionRecord:
         request_id=ask.request_id,
         decided_at=decision.decided_at,
         service=ask.model.service.name,
+        namespace=ask.model.service.namespace,
         model=ask.model.asked_name,
         policy=decision.policy,
         outcome=decision.outcome,

@@ -21,6 +21,7 @@ from inferplane_router.core.tables import OwnTables, Tables
 from inferplane_router.core.values import (
     Answer,
     Ask,
+    Mismatch,
     RefusalReason,
     Refused,
     ResolvedModel,
@@ -244,12 +245,23 @@ class RouterCore:
 
     def explain(self, request_id: str) -> DecisionRecord | None:
         decision = self._records.get(request_id)
-        return None if decision is None else readable(decision)
+        if decision is None:
+            return None
+        record = readable(decision)
+        if not decision.exact:
+            record.mismatch = self._doubt(record)
+        return record
 
     def statistics(self) -> Statistics:
         return statistics(self._counters, self._services.values(), self._workers.values())
 
     # Inside ------------------------------------------------------------------------------------------------------
+
+    def _doubt(self, record: DecisionRecord) -> str:
+        """Return why the events of the worker that computed are not believed at present; "" where they are."""
+        chosen = next((each for each in record.candidates if each.chosen), None)
+        worker = None if chosen is None else self._workers.get(chosen.prefill_worker or chosen.decode_worker)
+        return "" if worker is None or worker.trust.cause is Mismatch.NONE else worker.trust.cause.value
 
     def _answered(self, answer: Answer) -> Answer:
         if isinstance(answer, Refused):

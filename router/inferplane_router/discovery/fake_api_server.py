@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from inferplane_router.discovery.errors import GoneError
 from inferplane_router.discovery.fake_cluster import FakeCluster, Object
-from inferplane_router.discovery.kinds import KINDS, WatchedKind
+from inferplane_router.discovery.kinds import KINDS
 from inferplane_runtime.http.api import Exchange, Headers, Limits, Request, Response, ResponseHead
 from inferplane_runtime.http.server import HttpServer
+from inferplane_runtime.kube.errors import GoneError
+from inferplane_runtime.kube.kinds import WatchedKind
 
 _JSON: Final = Headers(((b"content-type", b"application/json"),))
 _METADATA: Final = b"as=PartialObjectMetadata"

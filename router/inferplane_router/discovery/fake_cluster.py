@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferplane_router.discovery.errors import DiscoveryError, GoneError
-from inferplane_router.discovery.kinds import WatchedKind
-from inferplane_router.discovery.watching import Page
+from inferplane_runtime.kube.errors import GoneError, KubeError
+from inferplane_runtime.kube.kinds import WatchedKind
+from inferplane_runtime.kube.watching import Page
 
 Object = dict[str, Any]
 
@@ -119,8 +119,8 @@ class FakeApi:
     def __init__(self, cluster: FakeCluster, *, page: int = 2) -> None:
         self._cluster = cluster
         self._page = page
-        self._faults: dict[str, list[DiscoveryError]] = {}
-        self._interruption: tuple[int, DiscoveryError | None] = (0, None)
+        self._faults: dict[str, list[KubeError]] = {}
+        self._interruption: tuple[int, KubeError | None] = (0, None)
         self._bookmarks = 0
         self._said: dict[str, list[Object]] = {}
         self.calls: list[tuple[str, str]] = []
@@ -129,7 +129,7 @@ class FakeApi:
         """Cleared: nothing is answered."""
         self.open.set()
 
-    def fail_next(self, kind: WatchedKind, error: DiscoveryError, times: int = 1) -> None:
+    def fail_next(self, kind: WatchedKind, error: KubeError, times: int = 1) -> None:
         """Let the next calls for a kind fail."""
         self._faults.setdefault(kind.kind, []).extend([error] * times)
         self._cluster.stir()
@@ -139,7 +139,7 @@ class FakeApi:
         self._faults.clear()
         self._cluster.stir()
 
-    def interrupt(self, error: DiscoveryError | None = None) -> None:
+    def interrupt(self, error: KubeError | None = None) -> None:
         """End every watch that runs: with a failure, or as API servers do after some minutes."""
         self._interruption = (self._interruption[0] + 1, error)
         self._cluster.stir()

@@ -6,35 +6,15 @@ ours is decided by its controller references alone.
 Workers that span nodes are run by LeaderWorkerSets, which a cluster may not have: those two kinds may be absent.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from inferplane_api.v1alpha1.metadata import GROUP
 from inferplane_api.workload import COMPONENT_WORKER, LABEL_COMPONENT, LABEL_POOL
+from inferplane_runtime.kube.kinds import WatchedKind
 
 _WORKERS: Final = f"{LABEL_COMPONENT}={COMPONENT_WORKER}"
 _OF_LEADER_WORKER_SETS: Final = "leaderworkerset.sigs.k8s.io/name"
 """On the StatefulSets that a LeaderWorkerSet makes; they carry none of our labels."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedKind:
-    """One kind of object."""
-
-    kind: str
-    plural: str
-    version: str = "v1"
-    group: str = ""
-    selector: str = ""
-    metadata_only: bool = False
-    optional: bool = False
-    """The cluster may not have it, or may not let us read it: then there are none."""
-
-    def path(self, namespace: str) -> str:
-        """Return the URL path of the collection; in all namespaces if the name is empty."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        within = f"/namespaces/{namespace}" if namespace else ""
-        return f"{root}{within}/{self.plural}"
 
 
 def _ours(kind: str, plural: str, *, metadata_only: bool = False) -> WatchedKind:

@@ -21,10 +21,10 @@ import structlog
 from inferplane_api.catalogue import Catalogue
 from inferplane_router.discovery import kinds, reading
 from inferplane_router.discovery.composing import Composed, compose
-from inferplane_router.discovery.kinds import WatchedKind
 from inferplane_router.discovery.records import Owned, Picture
-from inferplane_router.discovery.table import Table
-from inferplane_router.discovery.watching import ClusterApi, KindWatch, Patience, Rows
+from inferplane_runtime.kube.kinds import WatchedKind
+from inferplane_runtime.kube.table import Table
+from inferplane_runtime.kube.watching import ClusterApi, KindWatch, Patience, Rows
 from inferplane_runtime.lifecycle import spawn
 
 _OWNERS: Final = (

@@ -23,13 +23,10 @@ from inferplane_router.discovery.records import (
     RouteRecord,
     ServiceRecord,
 )
+from inferplane_runtime.kube.table import uid_of
 
 Raw = Mapping[str, Any]
 _OVER: Final = ("Succeeded", "Failed")
-
-
-def uid_of(raw: Raw) -> str:
-    return str(raw["metadata"]["uid"])
 
 
 def read_owned(kind: str, raw: Raw) -> Owned:

@@ -32,11 +32,11 @@ async def open_discovery(
         file.look()
         yield file
     elif settings.kubernetes is not None:
-        from inferplane_router.discovery.kube_api import KubeApi, read_cluster  # noqa: PLC0415 - only where it is asked for
         from inferplane_router.discovery.kubernetes import ClusterCatalogue, Heard  # noqa: PLC0415
+        from inferplane_runtime.kube.api import KubeApi, read_cluster  # noqa: PLC0415 - only where it is asked for
 
         wanted = settings.kubernetes
-        cluster = read_cluster(wanted.kubeconfig, wanted.context)
+        cluster = read_cluster(wanted.kubeconfig, wanted.context, where="discovery.kubernetes")
         api = KubeApi(cluster, namespace=wanted.namespace, rng=rng)
         try:
             yield ClusterCatalogue(api, Heard(apply, failed, ignored), rng=rng)

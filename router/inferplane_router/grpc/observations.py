@@ -36,6 +36,7 @@ class Observations:
             request_id=ask.request_id,
             arrived_at=self._wall(),
             service=ask.model.service.name,
+            namespace=ask.model.service.namespace,
             tenant=ask.tenant,
             prompt_tokens=tokens,
             max_tokens=ask.max_tokens,

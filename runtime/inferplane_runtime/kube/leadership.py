@@ -1,29 +1,52 @@
-"""One operator writes: leadership by a Lease, safe although clocks differ.
+"""One process writes: leadership by a Lease, safe although clocks differ.
 
-Problem.  Two operators at once would undo each other's rollouts; and a holder's clock may be hours off.
+Problem.  Two processes that write at once would undo each other's work; and a holder's clock may be hours off.
 Idea.  No time in the Lease is compared with our clock: what counts is when *we* saw the record change.  A record that
 did not change for its own duration, by our monotonic clock, has no living holder.  A holder that cannot renew for
 `renew_deadline_s` stops writing by itself, earlier than anybody else may begin.
-Trade-off.  After a crash nobody leads for one lease duration; an operator that ends in order gives the Lease back.
+Trade-off.  After a crash nobody leads for one lease duration; one that ends in order gives the Lease back.
 Invariant.  `check` passes only while less than `renew_deadline_s` have passed since *before* the last renewal was sent.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from inferplane_operator.cluster.errors import AbsentError, ClusterError, ConflictError, NotLeadingError
-from inferplane_operator.cluster.field_owners import APPLIER
-from inferplane_operator.cluster.kinds import LEASE
-from inferplane_operator.cluster.objects import Objects
-from inferplane_operator.cluster.raw import part, text
-from inferplane_operator.reconcile.values import Manifest
+_log = structlog.get_logger("inferplane.kube")
+_API_VERSION: Final = "coordination.k8s.io/v1"
+Lease = Mapping[str, Any]
 
-_log = structlog.get_logger("inferplane.operator")
+
+class NotLeadingError(Exception):
+    """Somebody else may be writing by now."""
+
+
+class LeaseError(Exception):
+    """The Lease cannot be reached."""
+
+
+class LeaseTakenError(LeaseError):
+    """Somebody was faster."""
+
+
+class Leases(Protocol):
+    """Where the one Lease is; every failure is a `LeaseError`."""
+
+    async def read(self) -> Lease | None:
+        """Return it; None: there is none."""
+        ...
+
+    async def create(self, lease: Lease) -> Lease:
+        """Raise LeaseTakenError where there is one."""
+        ...
+
+    async def replace(self, lease: Lease) -> Lease:
+        """Raise LeaseTakenError where it is not the one that was read."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +72,18 @@ class Seen:
     at: float
 
 
-def record_of(lease: Manifest) -> tuple[str, str, int]:
-    transitions = int(text(lease, "spec", "leaseTransitions") or 0)
-    return text(lease, "spec", "holderIdentity"), text(lease, "spec", "renewTime"), transitions
+def record_of(lease: Lease) -> tuple[str, str, int]:
+    spec = _part(lease, "spec")
+    holder, renewed = (str(spec.get(key) or "") for key in ("holderIdentity", "renewTime"))
+    return holder, renewed, int(spec.get("leaseTransitions") or 0)
 
 
-def may_take(lease: Manifest, seen: Seen, *, identity: str, now: float, duration_s: float) -> bool:
+def may_take(lease: Lease, seen: Seen, *, identity: str, now: float, duration_s: float) -> bool:
     """Say whether the Lease is ours, given up, or its holder has been silent for its duration."""
     holder = record_of(lease)[0]
     if holder in ("", identity):
         return True
-    stated = text(lease, "spec", "leaseDurationSeconds")
+    stated = _part(lease, "spec").get("leaseDurationSeconds")
     return now - seen.at >= float(stated or duration_s)
 
 
@@ -68,7 +92,7 @@ class Leadership:
 
     def __init__(
         self,
-        objects: Objects,
+        leases: Leases,
         lease: LeaseName,
         *,
         identity: str,
@@ -77,7 +101,7 @@ class Leadership:
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._objects = objects
+        self._leases = leases
         self._lease = lease
         self._identity = identity
         self._times = times
@@ -122,11 +146,11 @@ class Leadership:
             return
         self._renewed = None
         try:
-            lease = await self._objects.read(LEASE, self._lease.namespace, self._lease.name)
-            if record_of(lease)[0] == self._identity:
+            lease = await self._leases.read()
+            if lease is not None and record_of(lease)[0] == self._identity:
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._objects.replace({**lease, "spec": spec}, manager=APPLIER)
-        except ClusterError as error:
+                await self._leases.replace({**lease, "spec": spec})
+        except LeaseError as error:
             _log.info("the Lease was not given back", problem=str(error))
 
     async def attempt(self) -> bool:
@@ -138,9 +162,9 @@ class Leadership:
         except TimeoutError:
             _log.warning("the Lease cannot be reached", problem="no answer in time")
             return False
-        except ConflictError:
-            return False  # somebody was faster
-        except ClusterError as error:
+        except LeaseTakenError:
+            return False
+        except LeaseError as error:
             _log.warning("the Lease cannot be reached", problem=str(error))
             return False
         if done:
@@ -150,10 +174,9 @@ class Leadership:
         return done
 
     async def _take(self) -> bool:
-        try:
-            lease = await self._objects.read(LEASE, self._lease.namespace, self._lease.name)
-        except AbsentError:
-            self._note(await self._objects.create(self._manifest({}, transitions=0), manager=APPLIER))
+        lease = await self._leases.read()
+        if lease is None:
+            self._note(await self._leases.create(self._manifest({}, transitions=0)))
             return True
         self._note(lease)
         if self._seen is None or not may_take(
@@ -162,22 +185,22 @@ class Leadership:
             return False
         holder, _, transitions = record_of(lease)
         taken = self._manifest(lease, transitions=transitions + (holder != self._identity))
-        self._note(await self._objects.replace(taken, manager=APPLIER))
+        self._note(await self._leases.replace(taken))
         return True
 
-    def _note(self, lease: Manifest) -> None:
+    def _note(self, lease: Lease) -> None:
         record = record_of(lease)
         if self._seen is None or self._seen.record != record:
             self._seen = Seen(record, self._now())
 
-    def _manifest(self, lease: Manifest, *, transitions: int) -> dict[str, Any]:
-        spec = part(lease, "spec")
+    def _manifest(self, lease: Lease, *, transitions: int) -> dict[str, Any]:
+        spec = _part(lease, "spec")
         now = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         keeps = spec.get("holderIdentity") == self._identity
         return {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": part(lease, "metadata") or {"namespace": self._lease.namespace, "name": self._lease.name},
+            "apiVersion": _API_VERSION,
+            "kind": "Lease",
+            "metadata": _part(lease, "metadata") or {"namespace": self._lease.namespace, "name": self._lease.name},
             "spec": {
                 **spec,
                 "holderIdentity": self._identity,
@@ -187,3 +210,8 @@ class Leadership:
                 "leaseTransitions": transitions,
             },
         }
+
+
+def _part(value: Lease, key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}

@@ -18,17 +18,17 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from inferplane_router.discovery.errors import (
+from inferplane_runtime.kube.errors import (
     AbsentError,
-    DiscoveryError,
     ForbiddenError,
     GoneError,
+    KubeError,
     RefusedError,
     UnreachableError,
 )
-from inferplane_router.discovery.kinds import WatchedKind
+from inferplane_runtime.kube.kinds import WatchedKind
 
-_log = structlog.get_logger("inferplane.discovery")
+_log = structlog.get_logger("inferplane.kube")
 _GONE: Final = 410
 
 
@@ -44,7 +44,7 @@ class Page:
 
 
 class ClusterApi(Protocol):
-    """How an API server is asked; every failure is a `DiscoveryError`."""
+    """How an API server is asked; every failure is a `KubeError`."""
 
     async def list_page(self, kind: WatchedKind, token: str) -> Page: ...
 
@@ -133,7 +133,7 @@ class KindWatch:
             if self._kind.optional and self._rows.empty:
                 return self._do_without(error)
             return self._fail(error)
-        except DiscoveryError as error:
+        except KubeError as error:
             return self._fail(error)
         except Exception as error:  # noqa: BLE001 - a task's boundary: what one object says must not end the router
             _log.exception("a watch failed", kind=self._kind.kind)
@@ -179,7 +179,7 @@ class KindWatch:
         self._silent += 1
         return self._patience.delay_s(self._silent - 1, self._rng)
 
-    def _fail(self, error: DiscoveryError) -> float:
+    def _fail(self, error: KubeError) -> float:
         self._failed()
         if str(error) != self._said:
             self._said = str(error)
@@ -187,7 +187,7 @@ class KindWatch:
         asked_s = error.retry_after_s if isinstance(error, RefusedError) else 0.0
         return max(asked_s, self._pause_s())
 
-    def _do_without(self, error: DiscoveryError) -> float:
+    def _do_without(self, error: KubeError) -> float:
         if str(error) != self._said:
             self._said = str(error)
             _log.info("a kind is not watched here", kind=self._kind.kind, reason=self._said)

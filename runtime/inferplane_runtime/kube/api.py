@@ -4,7 +4,7 @@ Problem.  lightkube's own `watch` knows no bookmarks, asks for whole objects, an
 network has forgotten.
 Idea.  Its configured HTTP client is used directly: metadata-only answers where no more is needed, lists in pages,
 bookmarks, and a limit to silence.
-Invariant.  Whatever goes wrong is a `DiscoveryError`.
+Invariant.  Whatever goes wrong is a `KubeError`.
 """
 
 import logging
@@ -23,21 +23,23 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
-from inferplane_router.discovery.errors import (
+from inferplane_runtime.kube.errors import (
     AbsentError,
-    DiscoveryError,
+    ConflictError,
     ForbiddenError,
     GoneError,
+    KubeError,
     RefusedError,
     UnreachableError,
 )
-from inferplane_router.discovery.kinds import WatchedKind
-from inferplane_router.discovery.watching import Page
+from inferplane_runtime.kube.kinds import WatchedKind
+from inferplane_runtime.kube.watching import Page
 from inferplane_runtime.settings import SettingsError
 
 _OK: Final = 200
 _FORBIDDEN: Final = (401, 403)
 _ABSENT: Final = 404
+_CONFLICT: Final = 409
 _GONE: Final = 410
 _MOST_SAID: Final = 300
 _LONGEST_LINE: Final = 16 * 1024 * 1024
@@ -59,9 +61,19 @@ class CallSettings:
     """Objects in one part of a list: it is read in one go, in the thread that answers requests."""
 
 
-def read_cluster(kubeconfig: Path | None, context: str) -> SingleConfig:
-    """Find out where the API server is and who we are there.  Raises SettingsError."""
-    where = "discovery.kubernetes"
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request for one object."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    content_type: str = "application/json"
+
+
+def read_cluster(kubeconfig: Path | None, context: str, *, where: str) -> SingleConfig:
+    """Find out where the API server is and who we are there.  Raises SettingsError, with the setting's path."""
     try:
         found = KubeConfig.from_env() if kubeconfig is None else KubeConfig.from_file(kubeconfig)
         cluster = found.get(context or None)
@@ -111,6 +123,25 @@ class KubeApi:
             except httpx2.ReadTimeout:
                 return
 
+    async def call(self, call: Call) -> Mapping[str, Any]:
+        """Read or write one object; return what the API server has then."""
+        headers = {"accept": "application/json"} | ({"content-type": call.content_type} if call.body else {})
+        try:
+            response = await self._client.request(
+                call.method,
+                call.path,
+                params=dict(call.query),
+                content=orjson.dumps(call.body) if call.body else None,
+                headers=headers,
+                timeout=self._listing,
+            )
+            if not response.is_success:
+                raise await _refusal(call.path, response)
+            found: Mapping[str, Any] = orjson.loads(response.content)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ConfigError, ValueError) as error:
+            raise UnreachableError(f"{call.path}: {type(error).__name__}: {error}") from error
+        return found
+
     async def close(self) -> None:
         await self._client.aclose()
 
@@ -142,10 +173,10 @@ def _client(config: SingleConfig, timeout: httpx2.Timeout) -> httpx2.AsyncClient
         return AsyncClient(somebody, ConnectionParams(timeout=timeout))
     except (ConfigError, OSError) as error:
         message = f"its certificates or credentials cannot be used: {error}"
-        raise SettingsError("discovery.kubernetes.kubeconfig", message) from error
+        raise SettingsError("kubernetes.kubeconfig", message) from error
 
 
-async def _refusal(path: str, response: httpx2.Response) -> DiscoveryError:
+async def _refusal(path: str, response: httpx2.Response) -> KubeError:
     body = (await response.aread())[:_LONGEST_LINE]
     said = f"{path}: {response.status_code}: {_message(body)}"
     if response.status_code == _GONE:
@@ -154,6 +185,8 @@ async def _refusal(path: str, response: httpx2.Response) -> DiscoveryError:
         return ForbiddenError(said)
     if response.status_code == _ABSENT:
         return AbsentError(said)
+    if response.status_code == _CONFLICT:
+        return ConflictError(said)
     return RefusedError(said, retry_after_s=_seconds(response.headers.get("retry-after", "")))
 
 

@@ -9,14 +9,12 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from inferplane_router.discovery.reading import uid_of
-
 R = TypeVar("R")
-_log = structlog.get_logger("inferplane.discovery")
+_log = structlog.get_logger("inferplane.kube")
 
 
 class Table(Generic[R]):
-    """Calls `changed` after every change that is one for the catalogue."""
+    """Calls `changed` after every change of a record."""
 
     def __init__(self, read: Callable[[Mapping[str, Any], R | None], R], *, changed: Callable[[], None]) -> None:
         self._read = read
@@ -66,3 +64,7 @@ def _say(raw: Mapping[str, Any], problem: str) -> None:
         name=metadata.get("name"),
         problem=problem,
     )
+
+
+def uid_of(raw: Mapping[str, Any]) -> str:
+    return str(raw["metadata"]["uid"])
