@@ -21,14 +21,19 @@ SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CONTEXT = 32_768
 
 TEMPLATE = """\
+{%- macro text(content) %}
+{%- if content is string %}{{- content }}{%- elif content %}
+{%- for part in content %}{%- if part.type == 'text' %}{{- part.text }}{%- endif %}{%- endfor %}
+{%- endif %}
+{%- endmacro %}
 {%- if tools %}
 {{- '<|im_start|>system\\n' }}
-{%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+{%- if messages[0].role == 'system' %}{{- text(messages[0].content) + '\\n\\n' }}{%- endif %}
 {{- '# Tools\\n' }}
 {%- for tool in tools %}{{- tool | tojson + '\\n' }}{%- endfor %}
 {{- '<|im_end|>\\n' }}
 {%- elif messages[0].role == 'system' %}
-{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{{- '<|im_start|>system\\n' + text(messages[0].content) + '<|im_end|>\\n' }}
 {%- endif %}
 {%- for message in messages %}
 {%- if not (loop.first and message.role == 'system') %}

@@ -65,6 +65,25 @@ def test_a_streamed_chat_says_what_a_whole_one_says_with_the_same_usage() -> Non
     with_sim(test)
 
 
+def test_a_message_of_any_role_may_be_a_string_or_parts() -> None:
+    async def test(sim: Sim) -> None:
+        def turns(content: Callable[[str], Any]) -> list[dict[str, Any]]:
+            roles = ("system", "user", "assistant", "user")
+            return [{"role": role, "content": content(f"a text of the {role}")} for role in roles]
+
+        forms: tuple[Callable[[str], Any], ...] = (str, lambda text: [{"type": "text", "text": text}])
+        for more in ({}, {"tools": [TOOL], "tool_choice": "none"}):
+            asked = [
+                await sim.json("/v1/chat/completions", messages=turns(form), max_tokens=2, **more) for form in forms
+            ]
+
+            prompts = {answer["usage"]["prompt_tokens"] for answer in asked}
+            assert len(prompts) == 1
+            assert min(prompts) > 30
+
+    with_sim(test)
+
+
 def test_one_chunk_a_token_and_the_reason_with_the_last() -> None:
     async def test(sim: Sim) -> None:
         events = await sim.stream("/v1/completions", prompt="one two", max_tokens=5, ignore_eos=True)
