@@ -46,6 +46,13 @@ class CatalogueWorker(_Value):
     zone: str = ""
 
 
+class PoolDevices(_Value):
+    """What one worker of a role runs on."""
+
+    accelerator: str = ""
+    devices: int = Field(default=1, ge=0)
+
+
 class CatalogueService(_Value):
     """One InferenceService, reduced to what routing needs.  Times in seconds."""
 
@@ -59,10 +66,13 @@ class CatalogueService(_Value):
     policy: str = "kv-aware"
     ttft_s: float = Field(default=2.0, gt=0)
     tpot_s: float = Field(default=0.1, gt=0)
+    percentile: float = Field(default=99.0, gt=0, lt=100, description="Percent of requests that are to be in time.")
     queue_limit: int = Field(default=1024, ge=0, description="Requests that may wait for a worker.")
     queue_timeout_s: float = Field(default=30.0, gt=0)
     request_timeout_s: float = Field(default=3600.0, gt=0, description="Longest time between two bytes of an answer.")
     expose_headers: bool = Field(default=False, description="Send the x-inferplane-* response headers.")
+    prefill: PoolDevices = PoolDevices()
+    decode: PoolDevices = PoolDevices()
 
 
 class CatalogueRoute(_Value):

@@ -6,8 +6,9 @@ Used by whoever writes a catalogue: the local runner, and routers that watch a c
 from collections.abc import Sequence
 from typing import Final
 
-from inferplane_api.catalogue import CatalogueRoute, CatalogueService, RoutingMode
+from inferplane_api.catalogue import CatalogueRoute, CatalogueService, PoolDevices, RoutingMode
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
+from inferplane_api.v1alpha1.pool_template import PoolTemplate
 
 _PERCENT: Final = 100
 
@@ -23,11 +24,20 @@ def catalogue_service(service: InferenceService, adapters: Sequence[LoRAAdapter]
         policy=spec.routing.policy.value,
         ttft_s=spec.slo.ttft_s,
         tpot_s=spec.slo.tpot_s,
+        percentile=spec.slo.percentile,
         queue_limit=spec.routing.queue_limit,
         queue_timeout_s=spec.routing.queue_timeout_s,
         request_timeout_s=spec.routing.request_timeout_s,
         expose_headers=spec.routing.expose_headers,
+        prefill=_devices(spec.prefill),
+        decode=_devices(spec.decode),
     )
+
+
+def _devices(pool: PoolTemplate | None) -> PoolDevices:
+    if pool is None:
+        return PoolDevices()
+    return PoolDevices(accelerator=pool.accelerator, devices=pool.parallelism.devices)
 
 
 def catalogue_routes(routes: Sequence[ModelRoute]) -> tuple[CatalogueRoute, ...]:

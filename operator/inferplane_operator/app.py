@@ -203,6 +203,7 @@ class Operator:
         self.metrics.picture(
             depth=self.workers.depth, objects=len(self.store), event_ages_s=self._intake.event_ages_s()
         )
+        self.metrics.services(self.store.of_kind(SERVICE.kind))
 
     async def _listen(self) -> None:
         await _bound("--listen-health", self._settings.listen_health, self._health_http)

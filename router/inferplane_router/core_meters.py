@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from inferplane_api.catalogue import CatalogueService, WorkerRole
 from inferplane_api.proto.worker_pb2 import WorkerMessage
 from inferplane_router.core.facade import Routing
 from inferplane_router.core.values import KvMode, Statistics, WorkerView
@@ -27,8 +28,11 @@ class CoreMeters:
         for service in seen.services:
             self._cells[names.QUEUED.name].labels(service.name).set(service.queued)
             self._cells[names.IN_FLIGHT.name].labels(service.name).set(service.in_flight)
+            self._objective(service.settings)
+        settings = {(service.namespace, service.name): service.settings for service in seen.services}
         for worker in seen.workers:
             self._worker(worker)
+            self._devices(worker, settings.get((worker.namespace, worker.service)))
 
     def _totals(self, seen: Statistics) -> None:
         cells = self._cells
@@ -44,6 +48,17 @@ class CoreMeters:
         cells[names.INDEX_BYTES.name].labels().set(seen.index_bytes)
         cells[names.INDEX_REFUSED.name].labels().set(seen.refused_blocks)
         cells[names.PREDICTED_BLOCKS.name].labels().set(seen.predicted_blocks)
+
+    def _objective(self, service: CatalogueService) -> None:
+        for objective, limit_s in (("ttft", service.ttft_s), ("tpot", service.tpot_s)):
+            self._cells[names.OBJECTIVE.name].labels(service.name, objective).set(limit_s)
+        self._cells[names.OBJECTIVE_RATIO.name].labels(service.name).set(service.percentile / 100.0)
+
+    def _devices(self, worker: WorkerView, service: CatalogueService | None) -> None:
+        if service is not None:
+            pool = service.prefill if worker.role == WorkerRole.PREFILL else service.decode
+            cell = self._cells[names.DEVICES.name].labels(worker.service, worker.pool, worker.role, pool.accelerator)
+            cell.inc(pool.devices)
 
     def _worker(self, worker: WorkerView) -> None:
         cells, name = self._cells, worker.worker_id
@@ -71,6 +86,9 @@ _SHOWN = (
     names.TRANSPORT_DEGRADED,
     names.QUEUED,
     names.IN_FLIGHT,
+    names.OBJECTIVE,
+    names.OBJECTIVE_RATIO,
+    names.DEVICES,
     names.INDEX_BLOCKS,
     names.INDEX_BYTES,
     names.INDEX_REFUSED,

@@ -1,8 +1,10 @@
 """What the operator counts, under the names of the catalogue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+from inferplane_operator.cluster.condition_meters import ConditionMeters
+from inferplane_operator.cluster.stored import Stored
 from inferplane_runtime.http.api import Handler
 from inferplane_runtime.metrics.catalogue import kube_operator as catalogue
 from inferplane_runtime.metrics.exposition import exposition_handler, register_process_metrics
@@ -43,6 +45,7 @@ class OperatorMetrics:
         self._objects = make.cells(catalogue.WATCHED_OBJECTS).labels()
         self._event_age = make.cells(catalogue.WATCH_AGE)
         self._drift = make.cells(catalogue.AUDIT_DIFFERENCES)
+        self._conditions = ConditionMeters(make)
         self._restarts = make.cells(catalogue.WATCH_RESTARTS).labels()
 
     def handler(self, refresh: Callable[[], None]) -> Handler:
@@ -65,6 +68,9 @@ class OperatorMetrics:
 
     def watches_restarted(self) -> None:
         self._restarts.inc()
+
+    def services(self, stored: Iterable[Stored]) -> None:
+        self._conditions.refresh(stored)
 
     def picture(self, *, depth: int, objects: int, event_ages_s: dict[str, float]) -> None:
         self._depth.set(depth)

@@ -226,6 +226,7 @@ class ServiceView:
     name: str
     queued: int
     in_flight: int
+    settings: CatalogueService
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ def statistics(counters: Counters, services: Iterable[Service], workers: Iterabl
                 service.settings.name,
                 queued=len(service.line),
                 in_flight=len(service.flights),
+                settings=service.settings,
             )
             for service in services
         ),

@@ -14,6 +14,7 @@ from inferplane_engine.kv_events import Plane, PlaneChange
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.canary import CanaryState
 from inferplane_workers.agent.decode_hits import DecodeHits
+from inferplane_workers.agent.engine_metrics import EnginePage
 from inferplane_workers.agent.gate import Phase
 from inferplane_workers.agent.ledger import Change, Ledger
 from inferplane_workers.agent.metrics import AgentMetrics
@@ -195,8 +196,9 @@ class Announcer:
         self._status.transport_degraded = transport.degraded
         self.hub.status_changed()
 
-    def gauges_read(self, gauges: Iterable[Gauges]) -> None:
-        for gauge in gauges:
+    def page_read(self, page: EnginePage) -> None:
+        self._metrics.engine_totals(page.totals)
+        for gauge in page.gauges:
             if self._gauges.get(gauge.dp_rank) != gauge:
                 self._gauges[gauge.dp_rank] = gauge
                 self._metrics.engine_gauges(gauge)

@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from inferplane_workers.agent.wire import Gauges
 
@@ -33,9 +34,32 @@ _PROGRESS = (
     "sglang:realtime_tokens_total",
     "sglang:generation_tokens_total",
 )
-_FAILED_TRANSFERS = ("vllm:nixl_num_failed_transfers_total", "sglang:num_transfer_failed_reqs_total")
 
-_WANTED = (*_GAUGES, _CACHE_CONFIG, _BLOCK_SIZE, _BLOCKS, _STARTED, *_PROGRESS, *_FAILED_TRANSFERS)
+
+class Total(StrEnum):
+    """What both engines count, under one name."""
+
+    PROMPT_TOKENS = "prompt_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+    CACHED_TOKENS = "cached_tokens"
+    PREEMPTIONS = "preemptions"
+    FAILED_TRANSFERS = "failed_transfers"
+
+
+_TOTALS = {
+    "vllm:prompt_tokens_total": Total.PROMPT_TOKENS,
+    "sglang:prompt_tokens_total": Total.PROMPT_TOKENS,
+    "vllm:generation_tokens_total": Total.OUTPUT_TOKENS,
+    "sglang:generation_tokens_total": Total.OUTPUT_TOKENS,
+    "vllm:prompt_tokens_cached_total": Total.CACHED_TOKENS,
+    "sglang:cached_tokens_total": Total.CACHED_TOKENS,
+    "vllm:num_preemptions_total": Total.PREEMPTIONS,
+    "sglang:num_retracted_requests_total": Total.PREEMPTIONS,
+    "vllm:nixl_num_failed_transfers_total": Total.FAILED_TRANSFERS,
+    "sglang:num_transfer_failed_reqs_total": Total.FAILED_TRANSFERS,
+}
+
+_WANTED = (*_GAUGES, _CACHE_CONFIG, _BLOCK_SIZE, _BLOCKS, _STARTED, *_PROGRESS, *_TOTALS)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -49,7 +73,12 @@ class EnginePage:
     """Start time of the engine's process, where it says so."""
     block_size: int = 0
     kv_blocks: int = 0
-    failed_transfers: float = 0.0
+    totals: Mapping[Total, float] = field(default_factory=dict[Total, float])
+    """Since the engine's start, over all ranks; what its page does not show is missing."""
+
+    @property
+    def failed_transfers(self) -> float:
+        return self.totals.get(Total.FAILED_TRANSFERS, 0.0)
 
 
 @dataclass(slots=True)
@@ -61,32 +90,34 @@ class _Rank:
 def read_page(text: bytes) -> EnginePage:
     """Read the lines that matter; what is not there stays at its default."""
     ranks: dict[int, _Rank] = defaultdict(_Rank)
-    progress = failed = 0.0
+    progress = 0.0
+    totals: dict[Total, float] = {}
     started = ""
     config: Mapping[str, str] = {}
     sizes: dict[str, int] = {}
     for name, labels, value in _samples(text):
-        if name in _GAUGES:
-            # With priorities SGLang shows each number once more for each of them.
-            if not labels.get("priority"):
-                ranks[_int(labels.get("engine") or labels.get("dp_rank", "0"))].values[_GAUGES[name]] += value
-        elif name in _PROGRESS:
+        if name in _PROGRESS:
             progress += value
+        # With priorities SGLang shows each number once more for each of them.
+        if labels.get("priority"):
+            continue
+        if name in _TOTALS:
+            totals[_TOTALS[name]] = totals.get(_TOTALS[name], 0.0) + value
+        elif name in _GAUGES:
+            ranks[_int(labels.get("engine") or labels.get("dp_rank", "0"))].values[_GAUGES[name]] += value
         elif name == _STARTED:
             started = f"{value:.2f}"
         elif name == _CACHE_CONFIG:
             config = labels
         elif name in (_BLOCK_SIZE, _BLOCKS):
             sizes[name] = int(value)
-        elif name in _FAILED_TRANSFERS:
-            failed += value
     return EnginePage(
         gauges=tuple(_gauges(rank, found.values) for rank, found in sorted(ranks.items())),
         progress=progress,
         started=started,
         block_size=_int(config.get("block_size", "0")) or sizes.get(_BLOCK_SIZE, 0),
         kv_blocks=_int(config.get("num_gpu_blocks", "0")) or sizes.get(_BLOCKS, 0),
-        failed_transfers=failed,
+        totals=totals,
     )
 
 

@@ -205,7 +205,7 @@ class EngineWatch:
             if page.progress != seen.progress:
                 seen.progress = page.progress
                 self._jobs.progress_at = self._now()
-            self._announcer.gauges_read(page.gauges)
+            self._announcer.page_read(page)
         seen.next_scrape = self._now() + seen.scrape_every
 
     def _signs(self, seen: _Seen) -> Signs:

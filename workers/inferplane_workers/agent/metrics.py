@@ -1,16 +1,25 @@
 """What the agent counts, under the names of the catalogue."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from inferplane_runtime.http.api import Handler
 from inferplane_runtime.metrics.catalogue import agent as catalogue
 from inferplane_runtime.metrics.exposition import exposition_handler, register_process_metrics
 from inferplane_runtime.metrics.instruments import Distribution, Instruments
+from inferplane_workers.agent.engine_metrics import Total
 from inferplane_workers.agent.gate import Phase
 from inferplane_workers.agent.timeline import Outcome, Report, Side
 from inferplane_workers.agent.transport import Transport
 from inferplane_workers.agent.wire import Gauges
+
+_TOTALS = {
+    Total.PROMPT_TOKENS: catalogue.ENGINE_PROMPT_TOKENS,
+    Total.OUTPUT_TOKENS: catalogue.ENGINE_OUTPUT_TOKENS,
+    Total.CACHED_TOKENS: catalogue.ENGINE_CACHED_TOKENS,
+    Total.PREEMPTIONS: catalogue.ENGINE_PREEMPTIONS,
+    Total.FAILED_TRANSFERS: catalogue.ENGINE_FAILED_TRANSFERS,
+}
 
 
 class AgentMetrics:
@@ -51,6 +60,7 @@ class AgentMetrics:
         self._engine_running = make.cells(catalogue.ENGINE_RUNNING)
         self._engine_waiting = make.cells(catalogue.ENGINE_WAITING)
         self._engine_kv_usage = make.cells(catalogue.ENGINE_KV_USAGE)
+        self._engine_totals = {total: make.cells(spec).labels() for total, spec in _TOTALS.items()}
         self._canary_failures = make.cells(catalogue.CANARY_FAILURES).labels()
         self._distrusted = make.cells(catalogue.DISTRUSTED_PEERS).labels()
         self._degraded = make.cells(catalogue.TRANSPORT_DEGRADED)
@@ -118,6 +128,11 @@ class AgentMetrics:
         self._engine_running.labels(rank).set(gauges.running)
         self._engine_waiting.labels(rank).set(gauges.waiting)
         self._engine_kv_usage.labels(rank).set(gauges.kv_usage)
+
+    def engine_totals(self, totals: Mapping[Total, float]) -> None:
+        """Show what the engine counts; it begins anew with each start, as counters may."""
+        for total, value in totals.items():
+            self._engine_totals[total].set(value)
 
     def canary_failed(self) -> None:
         self._canary_failures.inc()

@@ -63,6 +63,23 @@ ENGINE_WAITING = gauge("agent_engine_waiting_requests", "Waiting requests as the
 ENGINE_KV_USAGE = gauge(
     "agent_engine_kv_usage_ratio", "Share of KV blocks in use as the engine says.", labels=("rank",), unit=Unit.RATIO
 )
+ENGINE_PROMPT_TOKENS = counter(
+    "agent_engine_prompt_tokens_total", "Prompt tokens that the engine says it has taken.", unit=Unit.TOKENS
+)
+ENGINE_OUTPUT_TOKENS = counter(
+    "agent_engine_output_tokens_total", "Tokens that the engine says it has generated.", unit=Unit.TOKENS
+)
+ENGINE_CACHED_TOKENS = counter(
+    "agent_engine_cached_tokens_total",
+    "Prompt tokens that the engine says it found in its cache or got from another engine.",
+    unit=Unit.TOKENS,
+)
+ENGINE_PREEMPTIONS = counter(
+    "agent_engine_preemptions_total", "Requests that the engine set back because it ran out of KV blocks."
+)
+ENGINE_FAILED_TRANSFERS = counter(
+    "agent_engine_failed_transfers_total", "KV transfers that failed, as the engine says."
+)
 CANARY_FAILURES = counter("agent_canary_failures_total", "Canary prompts that got a wrong answer.")
 DISTRUSTED_PEERS = gauge(
     "agent_distrusted_prefill_workers", "Prefill workers that are not used because their blocks arrived damaged."
@@ -97,6 +114,11 @@ ALL: tuple[MetricSpec, ...] = (
     ENGINE_RUNNING,
     ENGINE_WAITING,
     ENGINE_KV_USAGE,
+    ENGINE_PROMPT_TOKENS,
+    ENGINE_OUTPUT_TOKENS,
+    ENGINE_CACHED_TOKENS,
+    ENGINE_PREEMPTIONS,
+    ENGINE_FAILED_TRANSFERS,
     CANARY_FAILURES,
     DISTRUSTED_PEERS,
     TRANSPORT_DEGRADED,

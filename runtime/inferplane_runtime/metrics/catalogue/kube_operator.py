@@ -19,6 +19,11 @@ WATCHED_OBJECTS = gauge("operator_watched_objects", "Objects in the store.")
 WATCH_AGE = gauge(
     "operator_watch_age_seconds", "Time since the last event of a kind.", labels=("kind",), unit=Unit.SECONDS
 )
+SERVICE_CONDITION = gauge(
+    "operator_service_condition",
+    "1 for what each condition of each InferenceService is: True, False or Unknown.",
+    labels=("namespace", "service", "condition", "status"),
+)
 WATCH_RESTARTS = counter("operator_watch_restarts_total", "Times that all watches were started anew.")
 AUDIT_DIFFERENCES = counter(
     "operator_audit_differences_total",
@@ -34,6 +39,7 @@ ALL: tuple[MetricSpec, ...] = (
     LEADING,
     WATCHED_OBJECTS,
     WATCH_AGE,
+    SERVICE_CONDITION,
     WATCH_RESTARTS,
     AUDIT_DIFFERENCES,
 )

@@ -30,6 +30,23 @@ TRANSPORT_DEGRADED = gauge(
 )
 QUEUED = gauge("router_queued_requests", "Requests that wait for a worker.", labels=("service",))
 IN_FLIGHT = gauge("router_in_flight_requests", "Requests that were routed and have not ended.", labels=("service",))
+OBJECTIVE = gauge(
+    "router_objective_seconds",
+    "Limit of a service's objective: ttft (queue included) or tpot.",
+    labels=("service", "objective"),
+    unit=Unit.SECONDS,
+)
+OBJECTIVE_RATIO = gauge(
+    "router_objective_ratio",
+    "Share of requests that is to be within the objective.",
+    labels=("service",),
+    unit=Unit.RATIO,
+)
+DEVICES = gauge(
+    "router_devices",
+    "Accelerators (or, without any, machines' shares) that a pool's workers hold, as the service's spec has it.",
+    labels=("service", "pool", "role", "accelerator"),
+)
 INDEX_BLOCKS = gauge("router_index_blocks", "Unique blocks in the index.")
 INDEX_BYTES = gauge("router_index_size_bytes", "Memory of the index.", unit=Unit.BYTES)
 INDEX_REFUSED = gauge("router_index_refused_blocks", "Blocks for which the present tables had no room.")
@@ -98,6 +115,9 @@ ALL: tuple[MetricSpec, ...] = (
     TRANSPORT_DEGRADED,
     QUEUED,
     IN_FLIGHT,
+    OBJECTIVE,
+    OBJECTIVE_RATIO,
+    DEVICES,
     INDEX_BLOCKS,
     INDEX_BYTES,
     INDEX_REFUSED,
