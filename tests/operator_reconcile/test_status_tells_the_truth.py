@@ -182,19 +182,6 @@ def test_what_nobody_has_run_is_said(running: Build) -> None:
     assert cluster.service["status"]["unverified"]
 
 
-def test_what_others_observed_stays(running: Build) -> None:
-    cluster = running()
-    met = {"type": "SLOMet", "status": "True", "reason": "WithinObjective", "message": "99.5 %"}
-    cluster.service["status"]["conditions"][1] = met
-    cluster.service["status"]["slo"] = {"ttft": "310ms", "requests": 5}
-    cluster.service["status"]["plan"] = {"decodeReplicas": 2}
-    cluster.settle()
-
-    assert conditions(cluster)["SLOMet"] == ("True", "WithinObjective")
-    assert cluster.service["status"]["columns"]["ttft"] == "310ms/2s"
-    assert cluster.service["status"]["plan"] == {"decodeReplicas": 2}
-
-
 def test_a_quota_is_said_where_no_pod_could_be_made(running: Build) -> None:
     cluster = running()
     cluster.pool("demo-decode")["spec"]["replicas"] = 4

@@ -170,8 +170,17 @@ class PlanSummary(WireModel):
     lent_replicas: int = Field(default=0, ge=0, description="Decode workers lent to prefill.")
     predicted_ttft_s: Duration | None = Field(default=None, description="TTFT expected at the percentile.")
     predicted_tpot_s: Duration | None = Field(default=None, description="TPOT expected at the percentile.")
+    predicted_attainment: float | None = Field(
+        default=None, ge=0, le=1, description="Share of requests expected within the TTFT limit."
+    )
     devices: int = Field(default=0, ge=0, description="Devices that the plan takes.")
-    reason: str = Field(default="", description="Why this plan.")
+    cost_per_hour: float = Field(default=0.0, ge=0, description="What they cost, by the planner's price list.")
+    would_take: str = Field(
+        default="", max_length=64, description="Prefill and decode workers that the limits do not allow: `3:5`."
+    )
+    verdict: str = Field(default="", max_length=64, description="What it means for the objective, as one word.")
+    reason: str = Field(default="", max_length=4096, description="Why this plan.")
+    acting: bool = Field(default=False, description="Whether it is carried out, or only told.")
     decided_at: str | None = Field(default=None, description="When; RFC 3339.")
 
 
@@ -182,6 +191,15 @@ class SloSummary(WireModel):
     tpot_s: Duration | None = Field(default=None, description="TPOT at the percentile.")
     attainment: float | None = Field(default=None, ge=0, le=1, description="Share of requests within the limits.")
     requests: int = Field(default=0, ge=0, description="Requests in the window.")
+    observed_at: str | None = Field(default=None, description="When; RFC 3339.")
+
+
+class RoutingSummary(WireModel):
+    """How far routers believed over the window what workers say they hold."""
+
+    requests: int = Field(default=0, ge=0, description="Requests in the window.")
+    doubted: int = Field(default=0, ge=0, description="Of these, routed past what the computing worker said.")
+    mismatch: str = Field(default="", max_length=64, description="The most frequent reason, as one word.")
 
 
 class RolloutSummary(WireModel):
@@ -224,6 +242,7 @@ class InferenceServiceStatus(WireModel):
     decode: PoolSummary | None = Field(default=None, description="The decode pool.")
     slo: SloSummary | None = Field(default=None, description="The objective, measured.")
     plan: PlanSummary | None = Field(default=None, description="The planner's last decision.")
+    routing: RoutingSummary | None = Field(default=None, description="Whether predicted prefix hits come true.")
     unverified: tuple[str, ...] = Field(default=(), description="What in use was never run end to end.")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from inferplane_api.v1alpha1.stored import StoredObjectError
 from inferplane_operator.reconcile.history import history_writes
+from inferplane_operator.reconcile.objective import OBSERVED, silent_in_s
 from inferplane_operator.reconcile.pool import pool_writes, worker_writes
 from inferplane_operator.reconcile.pool_status import picture_of, pool_status
 from inferplane_operator.reconcile.progress import progress_of
@@ -44,7 +45,11 @@ def _told(scene: Scene, writes: tuple[Write, ...]) -> Outcome:
     by_role = {role_of(pool): picture for pool, picture in pictures}
     found = ServicePicture(scene, by_role, progress_of(scene))
     status = service_status(found)
-    waits = (found.progress.left_s, longest_wait_for_room_s(scene.workers, scene.observed.now))
+    waits = (
+        found.progress.left_s,
+        longest_wait_for_room_s(scene.workers, scene.observed.now),
+        silent_in_s(scene),
+    )
     return Outcome(
         writes=writes,
         status=(
@@ -54,7 +59,7 @@ def _told(scene: Scene, writes: tuple[Write, ...]) -> Outcome:
                 if not _goes(pool, writes)
                 for merge in pool_status(scene, pool, picture)
             ),
-            *status_patch(scene.raw, status),
+            *status_patch(scene.raw, status, others=OBSERVED),
         ),
         events=transitions(scene.raw, status["conditions"]),
         again_in_s=min((wait for wait in waits if wait is not None), default=None),
@@ -68,5 +73,6 @@ def _goes(pool: Manifest, writes: Iterable[Write]) -> bool:
 def _refused(observed: Observed, message: str) -> Outcome:
     status = invalid_status(observed.service, message, observed.now)
     return Outcome(
-        status=status_patch(observed.service, status), events=transitions(observed.service, status["conditions"])
+        status=status_patch(observed.service, status, others=OBSERVED),
+        events=transitions(observed.service, status["conditions"]),
     )

@@ -9,14 +9,13 @@ from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, R
 from inferplane_api.v1alpha1.units import format_duration
 from inferplane_engine.verification import Degree, Unverified
 from inferplane_operator.reconcile.history import Hold
+from inferplane_operator.reconcile.objective import measured, routing_healthy, slo_met
 from inferplane_operator.reconcile.pool_status import PoolPicture, Trouble
 from inferplane_operator.reconcile.progress import Progress, failure_record
 from inferplane_operator.reconcile.reading import section
 from inferplane_operator.reconcile.scene import Scene
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, truth
 from inferplane_operator.render.unrun import unrun
-
-_NOTHING_OBSERVED = "nothing observes it yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +48,16 @@ class ServicePicture:
 
 
 def service_status(found: ServicePicture) -> dict[str, Any]:
-    """Return the whole status; what others wrote (the objective, the plan) stays."""
-    scene, before = found.scene, found.scene.status
+    """Return the whole status but for what the planner writes."""
+    scene = found.scene
     done = scene.plan.complete and not scene.lacks_pools and found.wanted > 0
     unrun = _unverified(scene)
     said = (
         ready_condition(found),
-        _kept_or_unknown(scene, ConditionType.SLO_MET),
+        slo_met(scene),
         _progressing(found),
         _degraded(found),
-        _kept_or_unknown(scene, ConditionType.KV_ROUTING_HEALTHY),
+        routing_healthy(scene),
         _unverified_condition(unrun),
     )
     return {
@@ -73,8 +72,6 @@ def service_status(found: ServicePicture) -> dict[str, Any]:
         **failure_record(scene, found.progress.failure),
         "rollout": found.progress.summary,
         **{role.value: _summary(pool) for role, pool in found.pools.items()},
-        "slo": before.get("slo"),
-        "plan": before.get("plan"),
         "unverified": [each.what for each in unrun] or None,
     }
 
@@ -212,14 +209,6 @@ def _lost(scene: Scene) -> str:
     return ", ".join(f"{claim.name} ({claim.holder.namespace}/{claim.holder.name})" for claim in lost)
 
 
-def _kept_or_unknown(scene: Scene, kind: ConditionType) -> Said:
-    """Keep what an observer said; the operator itself does not measure."""
-    found = next((each for each in conditions_of(scene.raw) if each.get("type") == kind.value), None)
-    if found is None or found.get("reason") == Reason.PENDING.value:
-        return Said(kind, ConditionStatus.UNKNOWN, Reason.PENDING, _NOTHING_OBSERVED)
-    return Said(kind, ConditionStatus(found["status"]), Reason(found["reason"]), str(found.get("message", "")))
-
-
 def _unverified(scene: Scene) -> tuple[Unverified, ...]:
     return unrun(scene.service, scene.settings.options.accelerators, adapters=bool(scene.adapters))
 
@@ -250,12 +239,12 @@ def _summary(pool: PoolPicture) -> dict[str, Any]:
 
 
 def _columns(found: ServicePicture) -> dict[str, Any]:
-    slo, measured = found.scene.service.spec.slo, section(found.scene.status, "slo")
+    slo, figures = found.scene.service.spec.slo, measured(found.scene)
     ready = sum(pool.ready for pool in found.pools.values())
     prefill, decode = (found.pools.get(role) for role in (WorkerRole.PREFILL, WorkerRole.DECODE))
     return {
         "workers": f"{ready}/{found.wanted}",
         "ratio": f"{prefill.ready}:{decode.ready}" if prefill and decode else "",
-        "ttft": f"{measured.get('ttft', '-')}/{format_duration(slo.ttft_s)}",
-        "tpot": f"{measured.get('tpot', '-')}/{format_duration(slo.tpot_s)}",
+        "ttft": f"{figures.get('ttft', '-')}/{format_duration(slo.ttft_s)}",
+        "tpot": f"{figures.get('tpot', '-')}/{format_duration(slo.tpot_s)}",
     }

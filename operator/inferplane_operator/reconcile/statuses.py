@@ -62,10 +62,15 @@ def conditions_of(found: Manifest) -> Sequence[Manifest]:
     return listed(found, "status", "conditions")
 
 
-def status_patch(found: Manifest, wanted: Mapping[str, Any]) -> tuple[Merge, ...]:
-    """Patch to the whole status `wanted`; nothing when that is what is there.  None values are left out."""
-    status = section(found, "status")
-    kept = {key: value for key, value in wanted.items() if value is not None}
+def status_patch(
+    found: Manifest, wanted: Mapping[str, Any], *, others: frozenset[str] = frozenset()
+) -> tuple[Merge, ...]:
+    """Patch to the whole status `wanted`; nothing when that is what is there.  None values are left out.
+
+    Fields of `others` are somebody else's: they are neither written nor taken away.
+    """
+    status = {key: value for key, value in section(found, "status").items() if key not in others}
+    kept = {key: value for key, value in wanted.items() if value is not None and key not in others}
     if kept == status:
         return ()
     patch = {
