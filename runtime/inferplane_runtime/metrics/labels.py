@@ -58,6 +58,7 @@ LABELS: Final[dict[str, Label]] = {
         Label("namespace", "namespace of a service", counted="services"),
         Label("objective", "ttft, tpot, or both", 3),
         Label("outcome", "how something ended, one of a list in the code", 12),
+        Label("part", "which of a router's processes: index or gateway", 2),
         Label("plane", "where KV blocks are: a tier, or which of them can be resumed from", 5),
         Label("pool", "name of a pool", counted="pools"),
         Label("priority", "low (below 0), normal (0) or high, however many numbers clients use", 3),
