@@ -12,6 +12,7 @@ Invariant: every term is finite and not negative.
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferplane_router.core.learning import LinearModel
 
@@ -81,14 +82,16 @@ class TransferModels:
     def __init__(self, settings: CostSettings) -> None:
         self._settings = settings
         self._models: dict[tuple[int, int], LinearModel] = {}
-        self.base = np.full((1, 1), settings.transfer_base_s)
-        self.per_token = np.full((1, 1), settings.transfer_token_s)
+        self.links = self._unknown(1)
+        """Seconds of a transfer, [0] at all and [1] per token, by zones; replaced: decision records keep theirs."""
 
     def reserve(self, zones: int) -> None:
         """Make room for zones 0..zones-1."""
-        if zones > self.base.shape[0]:
-            self.base = _grown(self.base, zones, self._settings.transfer_base_s)
-            self.per_token = _grown(self.per_token, zones, self._settings.transfer_token_s)
+        known = self.links.shape[1]
+        if zones > known:
+            links = self._unknown(zones)
+            links[:, :known, :known] = self.links
+            self.links = links
 
     def observe(self, source: int, destination: int, tokens: float, seconds: float) -> None:
         key = (source, destination)
@@ -96,11 +99,11 @@ class TransferModels:
             prior = (self._settings.transfer_base_s, self._settings.transfer_token_s)
             model = self._models[key] = LinearModel(prior)
         model.observe(np.array((1.0, tokens)), seconds)
-        self.base, self.per_token = self.base.copy(), self.per_token.copy()  # decision records keep the old ones
-        self.base[source, destination], self.per_token[source, destination] = model.coefficients
+        links = self.links.copy()
+        links[:, source, destination] = model.coefficients
+        self.links = links
 
-
-def _grown(matrix: np.ndarray, size: int, value: float) -> np.ndarray:
-    grown = np.full((size, size), value)
-    grown[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return grown
+    def _unknown(self, zones: int) -> NDArray[np.float64]:
+        links = np.empty((2, zones, zones))
+        links[0], links[1] = self._settings.transfer_base_s, self._settings.transfer_token_s
+        return links

@@ -17,7 +17,8 @@ from inferplane_router.core import cost
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.mismatch import Evidence
-from inferplane_router.core.records import Appraisal, Decision
+from inferplane_router.core.placing import Appraisal
+from inferplane_router.core.records import Decision
 from inferplane_router.core.roster import Worker
 from inferplane_router.core.values import Mismatch
 from inferplane_router.core.worker_names import is_called

@@ -66,7 +66,7 @@ class Space:
             self.trusted = np.concatenate((self.trusted, np.zeros(self.index.words - self.trusted.shape[0], np.uint64)))
 
     def trusts(self, slot: int) -> bool:
-        return bool(int(self.trusted[slot >> 6]) >> (slot & 63) & 1)
+        return bool(self.trusted.item(slot >> 6) >> (slot & 63) & 1)
 
     def trust(self, slot: int, *, exact: bool) -> None:
         bit = np.uint64(1 << (slot & 63))
@@ -89,6 +89,8 @@ class Open:
 
     prefills: Slots
     decodes: Slots
+    both: Slots
+    """First those who may only prefill, then the decode targets."""
     paired: bool
     alone: bool
 
@@ -101,7 +103,8 @@ class Open:
         prefills, decodes = np.flatnonzero(prefill & sound), np.flatnonzero(decode)
         revisions = fleet.tags[:, REVISION]
         paired = bool(np.isin(revisions[decodes], revisions[prefills]).any())
-        return cls(prefills, decodes, paired, bool(fleet.tags[decodes, CAN_PREFILL].any()))
+        both = np.concatenate((prefills, decodes))
+        return cls(prefills, decodes, both, paired, bool(fleet.tags[decodes, CAN_PREFILL].any()))
 
 
 class Fleet:
@@ -290,7 +293,7 @@ class Fleet:
 
     def space_at(self, slot: int) -> Space | None:
         """Return the key space of a slot, None before its worker has identified itself."""
-        number = int(self.space_of[slot])
+        number = self.space_of.item(slot)
         return self.spaces[number] if number >= 0 else None
 
     def _who_is_there(self) -> Crowd:

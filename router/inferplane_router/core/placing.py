@@ -6,16 +6,18 @@ healthy worker could serve is not refused for want of a better one (suspect work
 itself are the last resorts).
 """
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import ClassVar, Final, Protocol, cast
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
 from inferplane_api.catalogue import RoutingMode
 from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.decide_kernels import Numbers, pose
 from inferplane_router.core.fleet import Fleet, Mask, Open
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
-from inferplane_router.core.values import Ask, Hashes
+from inferplane_router.core.values import Ask, Hashes, TargetRef
 from inferplane_runtime.values import value
 
 _PRIORITY_REACH: Final = 6
@@ -39,20 +41,72 @@ class Choice:
     ttft_s: float
     tpot_s: float
 
+    @property
+    def prefill(self) -> int | None:
+        """The best of the prefill targets."""
+        return self.prefills[0] if self.prefills else None
+
+    @property
+    def computing(self) -> int:
+        """The target that computes the prompt."""
+        return self.prefills[0] if self.prefills else self.decode
+
+
+@value(frozen=True, slots=True)
+class Appraisal:
+    """What was known of the targets when one request was placed, by slot; nothing here is written to afterwards."""
+
+    question: Floats
+    terms: Terms
+    asked: Slots
+    """All who may be asked: those who may only prefill, then the decode targets."""
+    prefills: Slots
+    decodes: Slots
+    refs: tuple[TargetRef | None, ...]
+    zones: Slots
+    links: Floats
+    """See `cost.TransferModels`."""
+
+    def knows(self, slot: int) -> bool:
+        """Whether the slot was among those that could be asked."""
+        return bool((self.asked == slot).any())
+
+    def hit_tokens(self, slot: int) -> int:
+        return int(self.terms.item(slot, kernels.HIT_TOKENS))
+
+    def transfer_s(self, prefill: int, decode: int) -> float:
+        """Predict how long the prompt's blocks take from one target to another."""
+        moved = max(0.0, float(self.question[kernels.PROMPT] - self.terms[decode, kernels.HIT_TOKENS]))
+        base, per_token = self.links[:, int(self.zones[prefill]), int(self.zones[decode])]
+        return float(base + per_token * moved)
+
 
 @value(frozen=True, slots=True)
 class View:
     """What a policy picks from: slots that may be asked, and everything known of them, by slot."""
 
     fleet: Fleet
-    prefills: Slots
-    decodes: Slots
-    question: Floats
-    terms: Terms
+    appraisal: Appraisal
     seed: np.uint64
     """The first block's hash, or random bits when there is none: ties are broken by it."""
     hashes: list[Hashes]
     """The prompt's block hashes in each key space of the fleet."""
+
+    @property
+    def prefills(self) -> Slots:
+        return self.appraisal.prefills
+
+    @property
+    def decodes(self) -> Slots:
+        return self.appraisal.decodes
+
+    @property
+    def question(self) -> Floats:
+        return self.appraisal.question
+
+    @property
+    def terms(self) -> Terms:
+        return self.appraisal.terms
 
     def has_room(self, decode: int) -> bool:
         """Whether a decode target takes another request."""
@@ -62,12 +116,7 @@ class View:
         """Predict the time to the first token of a combination."""
         source = decode if prefill is None else prefill
         ttft = float(self.terms[source, kernels.PREFILLED_S] + self.terms[decode, kernels.TPOT_S])
-        if prefill is not None:
-            zones = int(self.fleet.tags[prefill, kernels.ZONE]), int(self.fleet.tags[decode, kernels.ZONE])
-            moved = max(0.0, float(self.question[kernels.PROMPT] - self.terms[decode, kernels.HIT_TOKENS]))
-            transfers = self.fleet.transfers
-            ttft += float(transfers.base[zones] + transfers.per_token[zones] * moved)
-        return ttft
+        return ttft if prefill is None else ttft + self.appraisal.transfer_s(prefill, decode)
 
 
 class Policy(Protocol):
@@ -78,6 +127,24 @@ class Policy(Protocol):
     def pick(self, view: View) -> Choice | None: ...
 
 
+Chooser = Callable[[View, Numbers], Choice | None]
+"""Fills in the view's appraisal of a request, and picks."""
+
+
+def in_steps(policy: Policy) -> Chooser:
+    """Appraise, then let any policy pick."""
+
+    def choose(view: View, numbers: Numbers) -> Choice | None:
+        fleet, question = view.fleet, view.question
+        pose(fleet.question, numbers, question)
+        kernels.appraise(
+            fleet.counts, fleet.speeds, fleet.load.rows, fleet.tags, question, view.appraisal.asked, view.terms
+        )
+        return policy.pick(view)
+
+    return choose
+
+
 @value(frozen=True, slots=True)
 class Placed:
     """A choice with what it was made from, for the record."""
@@ -85,12 +152,8 @@ class Placed:
     choice: Choice
     view: View
 
-    @property
-    def hashes(self) -> list[Hashes]:
-        return self.view.hashes
 
-
-def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, seed: int) -> Placed | NoPlace:
+def place(fleet: Fleet, ask: Ask, choose: Chooser, *, expected_output: float, seed: int) -> Placed | NoPlace:
     """Find a place for `ask`; `seed` breaks ties of prompts that have no block."""
     may_ask = allowed(fleet, ask)
     mode = ask.model.service.mode
@@ -99,20 +162,27 @@ def place(fleet: Fleet, ask: Ask, policy: Policy, *, expected_output: float, see
     if not paired and not alone:
         return NoPlace.NOBODY
     hashes = fleet.find(ask.tokens, ask.model.adapter, ask.salt)
-    question = _question(fleet, ask, expected_output, paired=paired, alone=alone)
-    prefills = may_ask.prefills if paired else _NO_SLOTS
-    terms = np.empty((fleet.size, kernels.TERMS), np.float32)
-    for slots in (prefills, may_ask.decodes) if paired else (may_ask.decodes,):
-        kernels.appraise(fleet.counts, fleet.speeds, fleet.load.rows, fleet.tags, question, slots, terms)
-    view = View(fleet, prefills, may_ask.decodes, question, terms, _tie_breaker(hashes, seed), hashes)
-    choice = policy.pick(view)
+    decodes = may_ask.decodes
+    appraisal = Appraisal(
+        np.empty(kernels.QUESTION),
+        np.empty((fleet.size, kernels.TERMS), np.float32),
+        may_ask.both if paired else decodes,
+        may_ask.prefills if paired else _NO_SLOTS,
+        decodes,
+        fleet.refs,
+        fleet.zones,
+        fleet.transfers.links,
+    )
+    view = View(fleet, appraisal, _tie_breaker(hashes, seed), hashes)
+    choice = choose(view, _numbers(ask, expected_output, paired=paired, alone=alone))
     return NoPlace.NO_ROOM if choice is None else Placed(choice, view)
 
 
 def _tie_breaker(hashes: list[Hashes], seed: int) -> np.uint64:
     for keys in hashes:
         if keys.shape[0]:
-            return np.uint64(keys[0])
+            first: np.uint64 = keys[0]
+            return first
     return np.uint64(seed)
 
 
@@ -135,17 +205,12 @@ def _may(fleet: Fleet, ask: Ask) -> Mask | None:
     return may
 
 
-def _question(fleet: Fleet, ask: Ask, expected_output: float, *, paired: bool, alone: bool) -> Floats:
+def _numbers(ask: Ask, expected_output: float, *, paired: bool, alone: bool) -> Numbers:
+    """Say in numbers what is asked; of exactly these types, since a kernel is compiled anew for others."""
     service = ask.model.service
-    ttft_s = service.ttft_s if ask.ttft_s is None else ask.ttft_s
+    ttft_s = float(service.ttft_s if ask.ttft_s is None else ask.ttft_s)
+    tpot_s = float(service.tpot_s if ask.tpot_s is None else ask.tpot_s)
     output = min(expected_output, ask.max_tokens) if ask.max_tokens else expected_output
-    question = fleet.question.copy()
-    cells = cast("memoryview[float]", question.data)  # single numbers are written faster this way
-    cells[kernels.PROMPT] = 0 if ask.tokens is None else ask.tokens.shape[0]
-    cells[kernels.OUTPUT] = max(1.0, output)
-    cells[kernels.TTFT] = ttft_s
-    cells[kernels.TPOT] = service.tpot_s if ask.tpot_s is None else ask.tpot_s
-    cells[kernels.WEIGHT] = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority))
-    cells[kernels.HOLD] = max(ttft_s, _LEAST_HOLD_S)
-    cells[kernels.PAIRED], cells[kernels.ALONE] = paired, alone
-    return question
+    prompt = 0.0 if ask.tokens is None else float(ask.tokens.shape[0])
+    weight = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority)) if ask.priority else 1.0
+    return prompt, max(1.0, float(output)), ttft_s, tpot_s, weight, max(ttft_s, _LEAST_HOLD_S), paired, alone

@@ -20,57 +20,13 @@ from inferplane_api.proto.worker_pb2 import RequestReport
 from inferplane_router.core import exclusions
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.crowd import Crowd
-from inferplane_router.core.placing import Placed
-from inferplane_router.core.score_kernels import Floats, Slots, Terms
-from inferplane_router.core.values import Ask, TargetRef
-from inferplane_runtime.values import value
+from inferplane_router.core.placing import Appraisal, Choice
+from inferplane_router.core.values import Ask
 
 _CANDIDATES: Final = 64
 _REPORTS: Final = 8
 _MS: Final = 1000.0
-
-
-@value(frozen=True, slots=True)
-class Appraisal:
-    """What was known of the targets when one request was placed, by slot; nothing here is written to afterwards."""
-
-    terms: Terms
-    question: Floats
-    refs: tuple[TargetRef | None, ...]
-    prefills: Slots
-    decodes: Slots
-    zones: Slots
-    base: Floats
-    per_token: Floats
-
-    def knows(self, slot: int) -> bool:
-        """Whether the slot was among those that could be asked."""
-        return bool((self.decodes == slot).any() or (self.prefills == slot).any())
-
-    def hit_tokens(self, slot: int) -> int:
-        return int(self.terms[slot, kernels.HIT_TOKENS])
-
-    def transfer_s(self, prefill: int, decode: int) -> float:
-        moved = max(0.0, float(self.question[kernels.PROMPT] - self.terms[decode, kernels.HIT_TOKENS]))
-        link = int(self.zones[prefill]), int(self.zones[decode])
-        return float(self.base[link] + self.per_token[link] * moved)
-
-
-def appraisal_of(placed: Placed) -> Appraisal:
-    """Keep what explains this decision."""
-    view = placed.view
-    fleet = view.fleet
-    links = fleet.transfers
-    return Appraisal(
-        terms=view.terms,
-        question=view.question,
-        refs=fleet.refs,
-        prefills=view.prefills,
-        decodes=view.decodes,
-        zones=fleet.zones,
-        base=links.base,
-        per_token=links.per_token,
-    )
+NOWHERE: Final = Choice(-1, (), 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -82,10 +38,7 @@ class Decision:
     policy: str
     outcome: PickOutcome
     reason: str = ""
-    decode: int = -1
-    prefills: tuple[int, ...] = ()
-    ttft_s: float = 0.0
-    tpot_s: float = 0.0
+    choice: Choice = NOWHERE
     queued_s: float = 0.0
     block_size: int = 0
     exact: bool = True
@@ -134,17 +87,16 @@ def readable(decision: Decision) -> DecisionRecord:
         reason=decision.reason,
         prompt_tokens=0 if ask.tokens is None else ask.tokens.shape[0],
         block_size=decision.block_size,
-        predicted_ttft_s=decision.ttft_s,
-        predicted_tpot_s=decision.tpot_s,
+        predicted_ttft_s=decision.choice.ttft_s,
+        predicted_tpot_s=decision.choice.tpot_s,
         queued_s=decision.queued_s,
         mode="exact" if decision.exact else "approximate",
         observed=decision.reports,
     )
     appraisal = decision.appraisal
     if appraisal is not None and decision.outcome == PICK_OUTCOME_ROUTED:
-        computing = decision.prefills[0] if decision.prefills else decision.decode
-        record.predicted_prefill_cached_tokens = appraisal.hit_tokens(computing)
-        record.predicted_decode_cached_tokens = appraisal.hit_tokens(decision.decode)
+        record.predicted_prefill_cached_tokens = appraisal.hit_tokens(decision.choice.computing)
+        record.predicted_decode_cached_tokens = appraisal.hit_tokens(decision.choice.decode)
         record.candidates.extend(_candidates(decision, appraisal))
     if decision.crowd is not None:
         among = frozenset[int]() if appraisal is None else exclusions.asked(appraisal.prefills, appraisal.decodes)
@@ -155,10 +107,10 @@ def readable(decision: Decision) -> DecisionRecord:
 
 def _candidates(decision: Decision, appraisal: Appraisal) -> list[Candidate]:
     """Write the chosen combination and every other that differs from it in one side; cheapest first."""
-    chosen = decision.prefills[0] if decision.prefills else None
+    chosen = decision.choice.prefill
     pairs = [(decode, chosen) for decode in appraisal.decodes.tolist()]
     if chosen is not None:
-        pairs += [(decision.decode, prefill) for prefill in appraisal.prefills.tolist() if prefill != chosen]
+        pairs += [(decision.choice.decode, prefill) for prefill in appraisal.prefills.tolist() if prefill != chosen]
     found = [_candidate(decision, appraisal, decode, prefill) for decode, prefill in pairs]
     found.sort(key=lambda each: (not each.chosen, bool(each.excluded_because), each.cost_ms))
     return found[:_CANDIDATES]
@@ -167,7 +119,7 @@ def _candidates(decision: Decision, appraisal: Appraisal) -> list[Candidate]:
 def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None) -> Candidate:
     terms_s = _terms(appraisal, decode, prefill)
     source, target = None if prefill is None else appraisal.refs[prefill], appraisal.refs[decode]
-    chosen = (decode, prefill) == (decision.decode, decision.prefills[0] if decision.prefills else None)
+    chosen = (decode, prefill) == (decision.choice.decode, decision.choice.prefill)
     excluded_because = ""
     if not chosen and decision.crowd is not None:
         excluded_because = exclusions.not_choosable(

@@ -23,9 +23,9 @@ from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import Feedback
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.placing import NoPlace, Placed, Policy, place
-from inferplane_router.core.plugins import make_policy
+from inferplane_router.core.plugins import chooser_of, make_policy
 from inferplane_router.core.queueing import Waiting, WaitingLine
-from inferplane_router.core.records import Decision, Records, appraisal_of
+from inferplane_router.core.records import Decision, Records
 from inferplane_router.core.roster import EXPECTED_S
 from inferplane_router.core.tables import Tables
 from inferplane_router.core.values import (
@@ -76,13 +76,14 @@ class Service:
         policies: Mapping[str, Callable[[], Policy]],
         tables: Tables,
     ) -> None:
-        self.settings = settings
+        self.settings: CatalogueService = settings
         self.fleet = Fleet(epoch=epoch, settings=CostSettings(), tables=tables)
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
         self.flights: dict[str, Flight] = {}
         self._policies = policies
         self._policy = make_policy(settings.policy, policies)
+        self._choose = chooser_of(self._policy)
         self._rng = rng
         self._records = records
 
@@ -90,6 +91,7 @@ class Service:
         """Take a new version of the service."""
         if settings.policy != self.settings.policy:
             self._policy = make_policy(settings.policy, self._policies)
+            self._choose = chooser_of(self._policy)
         self.settings = settings
 
     def pick(self, ask: Ask, now: float, wall_s: float, *, again: bool = False) -> Answer:
@@ -167,7 +169,7 @@ class Service:
     def _place(self, ask: Ask) -> Placed | NoPlace:
         ask = self._of_today(ask)
         expected = self.feedback.expected_output
-        return place(self.fleet, ask, self._policy, expected_output=expected, seed=self._rng.getrandbits(64))
+        return place(self.fleet, ask, self._choose, expected_output=expected, seed=self._rng.getrandbits(64))
 
     def _of_today(self, ask: Ask) -> Ask:
         """Ask for the adapter at a revision that there is: the one of the request's arrival may be gone."""
@@ -178,42 +180,40 @@ class Service:
         return ask if today is None else replace(ask, model=replace(ask.model, adapter=today))
 
     def _commit(self, ask: Ask, placed: Placed, now: float, wall_s: float, *, queued_s: float) -> Routed:
-        choice, terms = placed.choice, placed.view.terms
-        computing = choice.prefills[0] if choice.prefills else choice.decode
+        choice, appraisal, fleet = placed.choice, placed.view.appraisal, self.fleet
+        decode, computing = choice.decode, choice.computing
         prompt = 0 if ask.tokens is None else ask.tokens.shape[0]
-        slots = (choice.decode, choice.prefills[0]) if choice.prefills else (choice.decode,)
-        hits = {slot: int(terms[slot, kernels.HIT_TOKENS]) for slot in slots}
+        slots = (decode,) if computing == decode else (decode, computing)
+        cached = appraisal.hit_tokens(computing)
         for slot in slots:
-            uncached = prompt - hits[slot] if slot == computing else 0
-            self.fleet.load.expect(slot, ask.request_id, prompt=prompt, uncached=uncached, now=now)
+            uncached = prompt - cached if slot == computing else 0
+            fleet.load.expect(slot, ask.request_id, prompt=prompt, uncached=uncached, now=now)
         routed = Routed(
-            request_id=ask.request_id,
-            decode=self._ref(choice.decode),
-            prefill=tuple(self._ref(slot) for slot in choice.prefills),
-            prompt_tokens=prompt,
-            prefill_cached_tokens=hits[computing],
-            decode_cached_tokens=hits[choice.decode],
-            ttft_s=choice.ttft_s,
-            tpot_s=choice.tpot_s,
-            expects=self._predict(ask, slots, placed, now),
+            ask.request_id,
+            self._ref(decode),
+            tuple([self._ref(slot) for slot in choice.prefills]) if choice.prefills else (),
+            prompt,
+            cached,
+            appraisal.hit_tokens(decode),
+            choice.ttft_s,
+            choice.tpot_s,
+            self._predict(ask, slots, placed, now),
         )
         self.flights[ask.request_id] = Flight(ask, routed, slots, now)
-        space = self.fleet.space_at(computing)
+        space = fleet.space_at(computing)
         self._records.add(
             Decision(
-                ask=ask,
-                decided_at=wall_s,
-                policy=self._policy.name,
-                outcome=PICK_OUTCOME_ROUTED,
-                decode=choice.decode,
-                prefills=choice.prefills,
-                ttft_s=choice.ttft_s,
-                tpot_s=choice.tpot_s,
-                queued_s=queued_s,
-                block_size=space.key.block_size if space else 0,
-                exact=space is not None and space.trusts(computing),
-                appraisal=appraisal_of(placed),
-                crowd=self.fleet.crowd,
+                ask,
+                wall_s,
+                self._policy.name,
+                PICK_OUTCOME_ROUTED,
+                "",
+                choice,
+                queued_s,
+                space.key.block_size if space else 0,
+                space is not None and space.trusts(computing),
+                appraisal,
+                fleet.crowd,
             )
         )
         return routed
@@ -224,18 +224,17 @@ class Service:
         What a worker has said it holds needs no prediction.
         """
         expects: list[Expectation] = []
+        fleet, hashes = self.fleet, placed.view.hashes
         for slot in slots:
-            number = int(self.fleet.space_of[slot])
-            if number >= len(placed.hashes):
+            number = fleet.space_of.item(slot)
+            if number >= len(hashes) or not hashes[number].shape[0]:
                 continue
-            keys, space = placed.hashes[number], self.fleet.spaces[number]
-            if not keys.shape[0]:
-                continue
+            keys, space = hashes[number], fleet.spaces[number]
             held, lives_s = 0, _APPROXIMATE_S
             if space.trusts(slot):
-                held = int(placed.view.terms[slot, kernels.FIRM_TOKENS]) // space.key.block_size
+                held = int(placed.view.terms.item(slot, kernels.FIRM_TOKENS)) // space.key.block_size
                 lives_s = EXPECTED_S + 2 * placed.choice.ttft_s
-            at_most = int(self.fleet.kv_blocks[slot])
+            at_most = fleet.kv_blocks.item(slot)
             space.overlay.predict(ask.request_id, slot, keys[held:], now + lives_s, at_most=at_most)
             ref = self._ref(slot)
             expects.append(Expectation(ref.worker_id, ref.rank, keys))

@@ -4,7 +4,7 @@ A `FakeWorker` keeps what a real agent keeps, its blocks and its sequence number
 stores depends on the tokens alone, through the same block identity.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -21,6 +21,8 @@ from inferplane_api.catalogue import (
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.capabilities import Capability
 from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_extras, seed
+from inferplane_router.core.placing import Policy
+from inferplane_router.core.plugins import POLICIES
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Ask, Hashes, ResolvedModel, Tokens
 
@@ -223,9 +225,11 @@ def make_core(
     services: Iterable[CatalogueService] | None = None,
     routes: Iterable[CatalogueRoute] = (),
     rng_seed: int = 1,
+    policies: Mapping[str, Callable[[], Policy]] = POLICIES,
 ) -> RouterCore:
     """Make a core whose workers are connected and ready."""
-    core = RouterCore(epoch=EPOCH, rng=Random(rng_seed), wall_clock=lambda: 1_700_000_000.0)  # noqa: S311  # tests want the same every time
+    rng = Random(rng_seed)  # noqa: S311  # tests want the same every time
+    core = RouterCore(epoch=EPOCH, rng=rng, wall_clock=lambda: 1_700_000_000.0, policies=policies)
     core.apply_catalogue(catalogue((service(),) if services is None else services, workers, routes), 0.0)
     connect(core, *workers)
     return core

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from inferplane_router.core.placing import Policy
+from inferplane_router.core.placing import Chooser, Policy, in_steps
 from inferplane_router.core.plugins.kv_aware import KvAware
 from inferplane_router.core.plugins.least_request import LeastRequest
 from inferplane_router.core.plugins.round_robin import RoundRobin
@@ -20,3 +20,8 @@ def make_policy(name: str, policies: Mapping[str, Callable[[], Policy]] = POLICI
     if name not in policies:
         raise ValueError(f"policy {name!r} is not known; use one of {', '.join(sorted(policies))}")
     return policies[name]()
+
+
+def chooser_of(policy: Policy) -> Chooser:
+    """Let a policy choose at once where it can; one that is derived from it, in steps, since it may pick otherwise."""
+    return policy.decide if isinstance(policy, KvAware) and type(policy) is KvAware else in_steps(policy)

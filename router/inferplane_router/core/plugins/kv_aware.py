@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.decide_kernels import Numbers, decide
 from inferplane_router.core.placing import Choice, View
 
 
@@ -22,8 +23,8 @@ class KvAware:
             view.question,
             view.prefills,
             view.decodes,
-            fleet.transfers.base,
-            fleet.transfers.per_token,
+            view.appraisal.links[0],
+            view.appraisal.links[1],
             fleet.identities,
             view.seed,
             chosen,
@@ -32,3 +33,27 @@ class KvAware:
         if decode < 0:
             return None
         return Choice(decode, tuple(slot for slot in prefills if slot >= 0), ttft_s, tpot_s)
+
+    def decide(self, view: View, numbers: Numbers) -> Choice | None:
+        """Appraise and pick at once: what `pick` finds after an appraisal."""
+        fleet, known = view.fleet, view.appraisal
+        decode, first, second, third, ttft_s, tpot_s = decide(
+            fleet.counts,
+            fleet.speeds,
+            fleet.load.rows,
+            fleet.tags,
+            fleet.identities,
+            known.links,
+            fleet.question,
+            known.asked,
+            known.prefills.shape[0],
+            numbers,
+            view.seed,
+            known.question,
+            known.terms,
+        )
+        if decode < 0:
+            return None
+        if first < 0:
+            return Choice(decode, (), ttft_s, tpot_s)
+        return Choice(decode, tuple(slot for slot in (first, second, third) if slot >= 0), ttft_s, tpot_s)
