@@ -17,7 +17,7 @@ _HEAD: Final = """# The command line
 
 Made by `make generate` from the commands' own help; do not edit.
 `inferplane VERB --help` prints the same.
-They act on a local instance, or on a cluster where it is named (`--context`, `-n`, `--kubeconfig`) or nothing runs here.
+They act on a local instance, or on a cluster where one is named (`--context`, `-n`, `--kubeconfig`) or none runs.
 
 | exit code | means |
 |---|---|
