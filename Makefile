@@ -13,7 +13,7 @@ MODELS := .cache/models
 # vLLM for CPUs exists for Linux on x86-64 only; elsewhere everything but the real engine works.
 HAS_ENGINE := $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
 
-PACKAGES := cli operator planner router workers kvstore runtime crds
+PACKAGES := cli operator planner router workers kvstore observability runtime crds
 PROTOS := inferplane_api/proto/worker.proto inferplane_api/proto/router.proto inferplane_api/proto/ext_proc.proto
 CODE := $(PACKAGES) tests e2e tools bench
 

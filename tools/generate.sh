@@ -3,7 +3,7 @@
 set -euo pipefail
 python=.venv/bin/python
 
-generated=(crds/inferplane_api/proto crds/manifests docs/reference/custom-resources.md docs/reference/values.md
+generated=(crds/inferplane_api/proto crds/manifests docs/reference/custom-resources.md docs/reference/values.md docs/reference/metrics.md helm/inferplane/files
            docs/reference/cli.md
            workers/inferplane_engine/sim/model tests/operator/golden tests/operator_reconcile/golden tests/helm/golden)
 
@@ -16,6 +16,7 @@ fi
     inferplane_api/proto/worker.proto inferplane_api/proto/router.proto inferplane_api/proto/ext_proc.proto
 "$python" -m inferplane_api.schema crds/manifests docs/reference/custom-resources.md
 "$python" tools/chart_values.py
+"$python" -m inferplane_observability .
 "$python" tools/cli_reference.py
 "$python" tools/make_sim_model.py
 INFERPLANE_REGENERATE_GOLDEN=1 "$python" -m pytest --quiet \

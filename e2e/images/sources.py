@@ -24,6 +24,7 @@ _MADE_OF: Final = (
     "router",
     "workers",
     "kvstore",
+    "observability",
     "runtime",
     "crds",
 )
