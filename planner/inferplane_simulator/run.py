@@ -97,7 +97,7 @@ class Simulation:
         tokens = request.prompt.followed_by(answer).token_ids()
         size, length = self._scenario.block_tokens, tokens.shape[0] - request.output_tokens
         hashes: list[int] = hash_blocks(tokens, size, self._seed).tolist()
-        ask = Ask(name, self._models[router], tokens[:length])
+        ask = Ask(name, self._models[router], tokens[:length], priority=request.priority)
         ideal = self._ideal.hit(hashes, (length - 1) // size) * size
         return Journey(name, request, router, ask, length, hashes, ideal)
 

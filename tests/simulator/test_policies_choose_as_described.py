@@ -18,7 +18,7 @@ class Situation:
     def __init__(self, policy: str) -> None:
         self.workers = [FakeWorker(f"w{number}") for number in range(3)]
         self.core = RouterCore(epoch=7, rng=Random(1), wall_clock=lambda: 0.0, policies=POLICIES)
-        self.core.apply_catalogue(catalogue((service(policy=policy, queue_limit=0),), self.workers), 0.0)
+        self.core.apply_catalogue(catalogue((service(policy=policy, queue_limit=0, ttft_s=20.0),), self.workers), 0.0)
         connect(self.core, *self.workers)
         self.asked = 0
 

@@ -15,6 +15,8 @@ class Standing:
     decodes: bool
     health: Health
     adapters: frozenset[Adapter]
+    heard: bool = True
+    """Its stream stands: it is in doubt for how its requests ended alone."""
 
     def has(self, adapter: Adapter) -> bool:
         return adapter in self.adapters

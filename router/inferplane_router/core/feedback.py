@@ -152,5 +152,16 @@ class Feedback:
                 self.convictions[worker.trust.cause] = self.convictions.get(worker.trust.cause, 0) + 1
 
 
+def computing_s(worker: Worker, report: worker_pb2.RequestReport, decision: Decision) -> float | None:
+    """Return what was predicted for a prompt's wait and computation on this worker; None if it did not compute it."""
+    appraisal = decision.appraisal
+    if appraisal is None or report.outcome != worker_pb2.OUTCOME_OK or report.dp_rank >= len(worker.slots):
+        return None
+    if report.prefill_worker and not is_called(worker.entry.worker_id, report.prefill_worker):
+        return None
+    slot = worker.slots[report.dp_rank]
+    return float(appraisal.terms[slot, kernels.PREFILLED_S]) if appraisal.knows(slot) else None
+
+
 def _is_time(seconds: float) -> bool:
     return math.isfinite(seconds) and seconds >= 0

@@ -18,7 +18,8 @@ from inferplane_engine.identity import Adapter, KeySpace, hash_blocks, prompt_ex
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
 from inferplane_router.core.crowd import Crowd, Standing
-from inferplane_router.core.index_kernels import PLANES
+from inferplane_router.core.ejection import spared
+from inferplane_router.core.index_kernels import FIRM, PLANES
 from inferplane_router.core.load import LoadTable
 from inferplane_router.core.overlay import Overlay
 from inferplane_router.core.prefix_kernels import Counts
@@ -29,6 +30,7 @@ from inferplane_router.core.score_kernels import (
     PREFILL_BASE,
     PREFILL_FACTOR,
     PREFILL_SPREAD,
+    PREFILL_TOKEN,
     REVISION,
     SPEEDS,
     STEP_BASE,
@@ -122,6 +124,8 @@ class Fleet:
         self.ready_prefill: Mask = np.zeros(self.size, np.bool_)
         self.ready_decode: Mask = np.zeros(self.size, np.bool_)
         self.suspect: Mask = np.zeros(self.size, np.bool_)
+        self.declared: Slots = np.zeros(self.size, np.int64)
+        """Most requests at once, as the engine says; what is allowed now stands in `tags` (see `room`)."""
         self.kv_blocks: Slots = np.zeros(self.size, np.int64)
         """How many blocks the engine holds; 0 when it did not say."""
         self.space_of: Slots = np.full(self.size, -1, np.int64)
@@ -143,6 +147,8 @@ class Fleet:
         self.refs: tuple[TargetRef | None, ...] = (None,) * self.size
         """Replaced as a whole, so that a decision record may keep the one it was made with."""
         self._standings: dict[int, Standing] = {}
+        self._doubted: dict[int, int] = {}
+        """Suspect targets that can be heard, and the version with which they became so."""
         self.crowd = self._who_is_there()
         """Replaced as a whole, like `refs`."""
         if self._tables.least_size > self.size:
@@ -153,8 +159,20 @@ class Fleet:
         """Follow a change of who is ready, of revisions or of abilities."""
         self.version += 1
         self.zones = self.tags[:, ZONE].copy()
+        self._suspect()
         self.open = Open.of(self, self.ready_prefill, self.ready_decode)
         self.crowd = self._who_is_there()
+
+    def _suspect(self) -> None:
+        """Say who is avoided: suspects, but of those that can be heard no more than `ejection` allows."""
+        suspects = [slot for slot, standing in self._standings.items() if standing.health is Health.SUSPECT]
+        self.suspect[:] = False
+        self.suspect[suspects] = True
+        for ready in (self.ready_decode, self.ready_prefill):
+            doubted = {slot: since for slot, since in self._doubted.items() if ready[slot]}
+            if doubted:
+                heard = int((ready & ~self.suspect).sum()) + len(doubted)
+                self.suspect[list(spared(doubted, heard))] = False
 
     def stand(self, slots: range, standing: Standing) -> None:
         """Write down what a worker is to its service and how it fares; who may be asked follows from it."""
@@ -162,8 +180,11 @@ class Fleet:
         for slot in slots:
             self.ready_decode[slot] = usable and standing.decodes
             self.ready_prefill[slot] = usable and not standing.decodes
-            self.suspect[slot] = standing.health is Health.SUSPECT
             self._standings[slot] = standing
+            if standing.health is not Health.SUSPECT or not standing.heard:
+                self._doubted.pop(slot, None)
+            else:
+                self._doubted.setdefault(slot, self.version)
         self.refresh()
 
     def seat(self, worker_id: str, ranks: int, held: range) -> range:
@@ -182,6 +203,7 @@ class Fleet:
             self.ready_prefill[slot] = self.ready_decode[slot] = self.suspect[slot] = False
             self.load.drop(slot)
             self.speeds[slot] = 0
+            self.declared[slot] = self.tags[slot, MOST_REQUESTS] = 0
             if self.space_of[slot] >= 0:
                 space = self.spaces[int(self.space_of[slot])]
                 space.index.drop(slot)
@@ -190,6 +212,7 @@ class Fleet:
             self.space_of[slot] = -1
             self.pool_of.pop(slot, None)
             self._standings.pop(slot, None)
+            self._doubted.pop(slot, None)
             for mask in self.adapters.values():
                 mask[slot] = False
         self._tables.release(slots)
@@ -227,7 +250,8 @@ class Fleet:
         self.transfers.reserve(len(self._zones))
         row[BLOCK_SIZE] = key_space.block_size
         row[CAN_PREFILL] = can_prefill
-        row[MOST_REQUESTS] = most_requests or _UNLIMITED
+        if self.declared[slot] != (most_requests or _UNLIMITED):
+            self.declared[slot] = row[MOST_REQUESTS] = most_requests or _UNLIMITED
         self.kv_blocks[slot] = min(kv_blocks, _UNLIMITED)
         self.identities[slot] = _identity(ref)
         self.refs = (*self.refs[:slot], ref, *self.refs[slot + 1 :])
@@ -291,6 +315,30 @@ class Fleet:
             self.counts[here] = counts[here]
         return hashes
 
+    def least_uncached(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> int:
+        """Return how many tokens of a prompt have to be computed where most of it is cached."""
+        if tokens is None:
+            return 0
+        self.find(tokens, adapter, salt)
+        may = self.open.prefills if self.open.prefills.shape[0] else self.open.decodes
+        hits = self.counts[may, :FIRM].sum(axis=1) * self.tags[may, BLOCK_SIZE]
+        return max(0, int(tokens.shape[0]) - int(hits.max(initial=0)))
+
+    def prefill_token_s(self) -> float:
+        """Return what a token of a prompt takes to compute, on the first target that may be asked."""
+        may = self.open.prefills if self.open.prefills.shape[0] else self.open.decodes
+        return float(self.speeds[may[0], PREFILL_TOKEN]) if may.shape[0] else 0.0
+
+    @property
+    def limits(self) -> Slots:
+        """How many requests each target takes now."""
+        return self.tags[:, MOST_REQUESTS]
+
+    def limit(self, limits: Slots) -> None:
+        """Say how many requests each target takes now."""
+        self.tags[:, MOST_REQUESTS] = limits
+        self.crowd = self._who_is_there()
+
     def space_at(self, slot: int) -> Space | None:
         """Return the key space of a slot, None before its worker has identified itself."""
         number = self.space_of.item(slot)
@@ -329,6 +377,7 @@ class Fleet:
         self.identities, self.counts = _grown(self.identities, size), _grown(self.counts, size)
         self.ready_prefill, self.ready_decode = _grown(self.ready_prefill, size), _grown(self.ready_decode, size)
         self.suspect = _grown(self.suspect, size)
+        self.declared = _grown(self.declared, size)
         self.kv_blocks = _grown(self.kv_blocks, size)
         self.space_of = _grown(self.space_of, size, -1)
         self.adapters = {adapter: _grown(mask, size) for adapter, mask in self.adapters.items()}

@@ -1,9 +1,9 @@
 """Whether a worker gets requests: a table of transitions.
 
-A worker is what its agent says (starting, ready, draining, failed) as long as its stream stands.  A lost stream or a
-refused request makes it suspect, not failed: it gets requests only when nobody better is left, since the data path may
-well work.  A suspect worker is cleared by what it says next or, while its stream stands, by time; without a stream it
-is given up after a while.
+A worker is what its agent says (starting, ready, draining, failed) as long as its stream stands.  A lost stream, a
+request that it did not take, or a breaker that opened makes it suspect, not failed: it gets requests only when nobody
+better is left, since the data path may well work.  A suspect worker is cleared by what it says next (not while its
+breaker holds, see `breaking`) or, while its stream stands, by time; without a stream it is given up after a while.
 An event without a row leaves the state as it is.
 """
 
@@ -23,6 +23,7 @@ class HealthEvent(StrEnum):
     SAID_FAILED = "said failed"
     STREAM_LOST = "stream lost"
     REQUEST_FAILED = "request failed"
+    BREAKER_OPENED = "too many errors, or far slower than its peers"
     HELD_OUT = "no failure for a while"
     SILENT = "silent for too long"
 
@@ -38,6 +39,7 @@ TRANSITIONS: Final[dict[tuple[Health, HealthEvent], Health]] = {
     **{(state, event): said for state in Health for event, said in _SAYS.items()},
     (Health.READY, HealthEvent.STREAM_LOST): Health.SUSPECT,
     (Health.READY, HealthEvent.REQUEST_FAILED): Health.SUSPECT,
+    (Health.READY, HealthEvent.BREAKER_OPENED): Health.SUSPECT,
     (Health.SUSPECT, HealthEvent.HELD_OUT): Health.READY,
     (Health.SUSPECT, HealthEvent.SILENT): Health.FAILED,
     (Health.STARTING, HealthEvent.STREAM_LOST): Health.UNKNOWN,

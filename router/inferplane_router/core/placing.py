@@ -14,6 +14,7 @@ import numpy as np
 
 from inferplane_api.catalogue import RoutingMode
 from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.admission import hold_s
 from inferplane_router.core.decide_kernels import Numbers, pose
 from inferplane_router.core.fleet import Fleet, Mask, Open
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
@@ -21,7 +22,6 @@ from inferplane_router.core.values import Ask, Hashes, TargetRef
 from inferplane_runtime.values import value
 
 _PRIORITY_REACH: Final = 6
-_LEAST_HOLD_S: Final = 1.0
 _NO_SLOTS: Final[Slots] = np.zeros(0, np.int64)
 
 
@@ -213,4 +213,4 @@ def _numbers(ask: Ask, expected_output: float, *, paired: bool, alone: bool) -> 
     output = min(expected_output, ask.max_tokens) if ask.max_tokens else expected_output
     prompt = 0.0 if ask.tokens is None else float(ask.tokens.shape[0])
     weight = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority)) if ask.priority else 1.0
-    return prompt, max(1.0, float(output)), ttft_s, tpot_s, weight, max(ttft_s, _LEAST_HOLD_S), paired, alone
+    return prompt, max(1.0, float(output)), ttft_s, tpot_s, weight, hold_s(service.ttft_s), paired, alone

@@ -16,6 +16,7 @@ from inferplane_api.catalogue import CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.capabilities import Capability
 from inferplane_engine.identity import Adapter, KeySpace, seed
+from inferplane_router.core.breaking import Breaker
 from inferplane_router.core.crowd import Standing
 from inferplane_router.core.fleet import Fleet, Space
 from inferplane_router.core.health import EVENT_OF_PHASE, HealthEvent, after
@@ -56,6 +57,7 @@ class Worker:
     sequence: int = 0
     kv_events: worker_pb2.KvEventsState = worker_pb2.KV_EVENTS_UNSPECIFIED
     trust: KvTrust = field(default_factory=KvTrust)
+    breaker: Breaker = field(default_factory=Breaker)
     transport: str = ""
     transport_degraded: bool = False
     resyncs: int = 0
@@ -67,6 +69,8 @@ class Worker:
 
     def connect(self) -> None:
         self.connected, self.epoch, self.sequence = True, 0, 0
+        if self.health is Health.SUSPECT:
+            self.show()
 
     def lose(self, now: float, patience_s: float) -> None:
         """Follow the stream's end: what it said of blocks and of others' load is void."""
@@ -103,7 +107,7 @@ class Worker:
             case _ if self.stranger:
                 pass
             case "status":
-                self._follow_status(message.status)
+                self._follow_status(message.status, now)
             case "block_snapshot" if self.slots:
                 self._take_snapshot(message.block_snapshot)
             case "block_delta" if self.slots:
@@ -138,12 +142,12 @@ class Worker:
             self.health_until = judged_at if before is not Health.SUSPECT else self.health_until
         else:
             self.health_until = None
-        if self.health is not before:
+        if self.health is not before or event is HealthEvent.STREAM_LOST:
             self.show()
 
     def show(self) -> None:
         """Write to the fleet who may be asked."""
-        self.fleet.stand(self.slots, Standing(self.decodes, self.health, self._adapters))
+        self.fleet.stand(self.slots, Standing(self.decodes, self.health, self._adapters, heard=self.connected))
 
     def judge(self, now: float) -> None:
         """Decide about a suspect worker whose time has come."""
@@ -189,6 +193,7 @@ class Worker:
         if known is not None and known.engine_start != identity.engine_start:
             self._forget_blocks()
             self.trust.restart()
+            self.breaker = Breaker()
         key_space = KeySpace(identity.model, identity.model_revision, identity.block_size)
         self.slots = self.fleet.seat(self.entry.worker_id, ranks, self.slots)
         self.identity = worker_pb2.Identity()
@@ -212,7 +217,7 @@ class Worker:
         self.show()
         self.show_trust()
 
-    def _follow_status(self, status: worker_pb2.WorkerStatus) -> None:
+    def _follow_status(self, status: worker_pb2.WorkerStatus, now: float) -> None:
         self.detail = status.detail
         self.transport, self.transport_degraded = status.transport, status.transport_degraded
         self.kv_events = status.kv_events
@@ -221,6 +226,8 @@ class Worker:
         event = EVENT_OF_PHASE.get(status.phase)
         if status.canary == worker_pb2.CANARY_FAILED:
             event, self.detail = HealthEvent.SAID_FAILED, status.detail or "the canary prompt got a wrong answer"
+        if event is HealthEvent.SAID_READY and self.health is Health.SUSPECT and self.breaker.holds(now):
+            return
         if event is not None:
             self.happen(event)
 

@@ -1,5 +1,6 @@
 """The router core: names, services, workers and requests behind one small facade (see `facade` for its contract)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
@@ -9,18 +10,20 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2
 from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_engine.identity import KeySpace
+from inferplane_router.core.feedback import computing_s
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
 from inferplane_router.core.naming import Names, ServiceKey, service_key
 from inferplane_router.core.placing import Policy
 from inferplane_router.core.plugins import POLICIES
-from inferplane_router.core.records import Records, readable
+from inferplane_router.core.records import Decision, Records, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
 from inferplane_router.core.tables import OwnTables, Tables
 from inferplane_router.core.values import (
     Answer,
     Ask,
+    Health,
     Mismatch,
     RefusalReason,
     Refused,
@@ -34,8 +37,6 @@ from inferplane_router.core.views import Counters, statistics
 
 _SILENCE_S: Final = 30.0
 """A worker whose stream is lost is given up after this."""
-_PENANCE_S: Final = 5.0
-"""A worker that failed a request is avoided for this long."""
 _SWEEP_S: Final = 15.0
 
 
@@ -140,6 +141,8 @@ class RouterCore:
             self._resolved.clear()
         if message.HasField("report"):
             self._take_report(worker, message.report, now)
+        elif message.HasField("status") or message.HasField("identity"):
+            self._services[self._home_of(worker)].make_room(now)
         return resync
 
     def seat_of(self, worker_id: str) -> Seat | None:
@@ -202,8 +205,7 @@ class RouterCore:
     def retry(self, request_id: str, failed_worker: str, now: float) -> Answer:
         service = self._services[self._service_of[request_id]]
         if (worker := self._workers.get(failed_worker)) is not None:
-            worker.happen(HealthEvent.REQUEST_FAILED, now + _PENANCE_S)
-            self._suspects.add(failed_worker)
+            self._avoid(worker, HealthEvent.REQUEST_FAILED, worker.breaker.trip(now))
         self._counters.retried += 1
         return self._answered(service.retry(request_id, failed_worker, now, self._wall_clock()))
 
@@ -282,9 +284,25 @@ class RouterCore:
         if service is None:
             return
         service.feedback.take(worker, report, decision, now)
+        if worker.breaker.ended(report) or self._lags(worker, report, decision):
+            self._avoid(worker, HealthEvent.BREAKER_OPENED, worker.breaker.trip(now, firm=True))
         flight = service.flights.get(report.request_id)
         if flight is not None and flight.routed.decode.worker_id == worker.entry.worker_id:
             self.complete(report.request_id, report.outcome, now)
+
+    def _lags(self, worker: Worker, report: worker_pb2.RequestReport, decision: Decision) -> bool:
+        """Say whether a worker has been far slower than predicted, and its peers have not."""
+        predicted_s, observed_s = computing_s(worker, report, decision), report.queue_s + report.prefill_s
+        if predicted_s is None or not math.isfinite(observed_s) or not worker.breaker.timed(observed_s, predicted_s):
+            return False
+        peers = (each for each in self._workers.values() if each.fleet is worker.fleet and each is not worker)
+        return worker.breaker.slower_than(
+            each.breaker.slowness for each in peers if each.decodes == worker.decodes and each.health is Health.READY
+        )
+
+    def _avoid(self, worker: Worker, event: HealthEvent, until: float) -> None:
+        worker.happen(event, until)
+        self._suspects.add(worker.entry.worker_id)
 
 
 def _service_gone(ask: Ask) -> Refused:

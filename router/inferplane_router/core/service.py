@@ -19,13 +19,16 @@ from inferplane_api.proto.router_pb2 import (
 )
 from inferplane_api.proto.worker_pb2 import OUTCOME_OK, Outcome
 from inferplane_router.core import score_kernels as kernels
+from inferplane_router.core.admission import Appointments, Pace, Strain, hold_s, patience_s
 from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import Feedback
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.placing import NoPlace, Placed, Policy, place
 from inferplane_router.core.plugins import chooser_of, make_policy
-from inferplane_router.core.queueing import Waiting, WaitingLine
+from inferplane_router.core.queueing import Waiting, WaitingLine, begin_waiting
 from inferplane_router.core.records import Decision, Records
+from inferplane_router.core.retry_budget import RetryBudget
+from inferplane_router.core.room import Room
 from inferplane_router.core.roster import EXPECTED_S
 from inferplane_router.core.tables import Tables
 from inferplane_router.core.values import (
@@ -45,6 +48,8 @@ _APPROXIMATE_S: Final = 120.0
 _LINGER_S: Final = 2.0
 """How long predicted blocks outlive their request: block events may come after its end."""
 _UNCLAIMED_S: Final = 60.0
+_NOBODY_S: Final = 2.0
+"""When to ask again while no worker is there: what is missing is a start or a recovery, not a turn."""
 
 _OUTCOMES: Final[dict[RefusalReason, PickOutcome]] = {
     RefusalReason.NO_WORKERS: PICK_OUTCOME_NO_WORKERS,
@@ -80,6 +85,13 @@ class Service:
         self.fleet = Fleet(epoch=epoch, settings=CostSettings(), tables=tables)
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
+        self._room = Room()
+        self._pace = Pace()
+        self._strain = Strain()
+        self._appointments = Appointments(rng.random)
+        self._retries = RetryBudget()
+        self._displaced: list[tuple[str, Refused]] = []
+        """Who had to make room in a full queue, and has not been told yet."""
         self.flights: dict[str, Flight] = {}
         self._policies = policies
         self._policy = make_policy(settings.policy, policies)
@@ -96,22 +108,21 @@ class Service:
 
     def pick(self, ask: Ask, now: float, wall_s: float, *, again: bool = False) -> Answer:
         """Place a request, or let it wait, or refuse it; one that is placed again does not queue up once more."""
-        if len(self.line) and not again:
+        if not again:
+            self._retries.earn(len(self.flights))
+        if self.line.blocks(ask) and not again:
             return self._queue(ask, now, wall_s)
         placed = self._place(ask)
         if isinstance(placed, Placed):
             return self._commit(ask, placed, now, wall_s, queued_s=0.0)
         if placed is NoPlace.NOBODY:
-            return self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, self._nobody(ask))
+            return self._no_workers(ask, wall_s, self._nobody(ask))
         return self._queue(ask, now, wall_s)
 
     def serve_line(self, now: float, wall_s: float) -> list[tuple[str, Routed | Refused]]:
         """Place those who wait, as far as there is room, and refuse those who are late."""
-        answers: list[tuple[str, Routed | Refused]] = []
-        for waiting in self.line.take_late(now):
-            waited = f"waited {now - waiting.since:.1f} s for a worker with room"
-            refused = self._refuse(waiting.ask, RefusalReason.DEADLINE, wall_s, waited)
-            answers.append((waiting.ask.request_id, refused))
+        answers: list[tuple[str, Routed | Refused]] = [*self._displaced]
+        self._displaced.clear()
 
         def offer(waiting: Waiting) -> bool:
             ask = waiting.ask
@@ -119,24 +130,33 @@ class Service:
             if placed is NoPlace.NO_ROOM:
                 return False
             if placed is NoPlace.NOBODY:
-                answers.append((ask.request_id, self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, self._nobody(ask))))
+                answers.append((ask.request_id, self._no_workers(ask, wall_s, self._nobody(ask))))
                 return True
             answers.append((ask.request_id, self._commit(ask, placed, now, wall_s, queued_s=now - waiting.since)))
             return True
 
-        self.line.serve(offer)
-        return answers
+        self.line.serve(offer, now)
+        return answers + self._take_late(now, wall_s)
+
+    def _take_late(self, now: float, wall_s: float) -> list[tuple[str, Routed | Refused]]:
+        limit_s = self.settings.ttft_s
+        if self.line.has_late(now):
+            self._strain.trouble(now, limit_s)
+        late = self.line.take_late(now, strict=self._strain.lasts(now, limit_s))
+        return [(who.ask.request_id, self._too_late(who, now, wall_s, now - who.since)) for who in late]
 
     def retry(self, request_id: str, failed_worker: str, now: float, wall_s: float) -> Answer:
         flight = self.flights[request_id]
         self._release(request_id, now, keep_predictions=False)
+        if not self._retries.spend():
+            return self._no_workers(flight.ask, wall_s, "too many requests had to be placed again")
         return self.pick(replace(flight.ask, exclude=flight.ask.exclude | {failed_worker}), now, wall_s, again=True)
 
     def complete(self, request_id: str, outcome: Outcome, now: float) -> None:
         if self.line.leave(request_id) is not None:
             return
         if (flight := self.flights.get(request_id)) is not None:
-            self.line.pace.completed(now - flight.since)
+            self._pace.completed(now - flight.since, flight.routed.uncached_tokens)
             self._release(request_id, now, keep_predictions=outcome == OUTCOME_OK)
 
     def close(self, wall_s: float) -> list[tuple[str, Refused]]:
@@ -144,7 +164,11 @@ class Service:
         self.fleet.close()
         gone = f"service {self.settings.name} was removed"
         waiting = [each.ask for each in self.line]
-        return [(ask.request_id, self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, gone)) for ask in waiting]
+        return [(ask.request_id, self._no_workers(ask, wall_s, gone)) for ask in waiting]
+
+    def make_room(self, now: float) -> None:
+        """Follow at once who came or went: a newcomer begins slowly."""
+        self._room.follow(self.fleet, now, self.settings.tpot_s, at_once=True)
 
     def sweep(self, now: float) -> None:
         """Let go of requests that no agent knows of and nobody completed."""
@@ -155,11 +179,14 @@ class Service:
 
     def expire(self, now: float) -> None:
         self.fleet.load.expire(now)
+        self._room.follow(self.fleet, now, self.settings.tpot_s)
         for space in self.fleet.spaces:
             space.overlay.expire(now)
         self.feedback.settle(now)
 
     def next_wakeup(self) -> float | None:
+        if self._displaced:
+            return 0.0
         times = [self.line.next_deadline(), self.feedback.next_due(), self.fleet.load.next_expiry()]
         times += [space.overlay.next_expiry() for space in self.fleet.spaces]
         return min((time for time in times if time is not None), default=None)
@@ -241,21 +268,61 @@ class Service:
         return tuple(expects)
 
     def _queue(self, ask: Ask, now: float, wall_s: float) -> Queued | Refused:
-        position = len(self.line) + 1
-        if position > self.settings.queue_limit:
+        """Let a request wait, if waiting can help."""
+        who, limit_s = self._waiting(ask, now), self.settings.ttft_s
+        count, work = self.line.ahead_of(who)
+        wait_s = self._pace.wait_s(count, work, len(self.flights))
+        if wait_s is not None and now + wait_s > who.latest:
+            self._strain.trouble(now, limit_s)
+        ends = who.latest if self._strain.lasts(now, limit_s) else who.deadline
+        if ends <= now or (wait_s is not None and now + wait_s > ends):
+            return self._too_late(who, now, wall_s, None)
+        if len(self.line) >= self.settings.queue_limit and not self._make_room(who, now, wall_s):
             full = f"{self.settings.queue_limit} requests are waiting already"
-            return self._refuse(ask, RefusalReason.QUEUE_FULL, wall_s, full)
-        timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s
-        wait_s = self.line.pace.wait_s(position, len(self.flights))
-        if timeout_s <= 0 or (wait_s is not None and wait_s > timeout_s):
-            hopeless = f"no worker has room within {timeout_s:g} s"
-            return self._refuse(ask, RefusalReason.DEADLINE, wall_s, hopeless)
-        waiting = self.line.join(ask, now=now, timeout_s=timeout_s)
-        return Queued(ask.request_id, position, waiting.deadline)
+            return self._refuse(ask, RefusalReason.QUEUE_FULL, wall_s, full, self._come_back_s(who, now))
+        self.line.join(who)
+        return Queued(ask.request_id, count + 1, who.deadline)
 
-    def _refuse(self, ask: Ask, reason: RefusalReason, wall_s: float, message: str) -> Refused:
+    def _waiting(self, ask: Ask, now: float) -> Waiting:
+        uncached = self.fleet.least_uncached(ask.tokens, ask.model.adapter, ask.salt)
+        own_s = uncached * self.fleet.prefill_token_s()
+        limit_s = self.settings.ttft_s if ask.ttft_s is None else ask.ttft_s
+        patient_s = patience_s(limit_s, own_s + hold_s(self.settings.ttft_s))
+        timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s
+        if ask.ttft_s is not None:  # who names a limit wants to hear at once that it cannot be kept
+            timeout_s = min(timeout_s, patient_s)
+        return begin_waiting(ask, now=now, timeout_s=timeout_s, patience_s=patient_s, own_s=own_s, work=uncached)
+
+    def _make_room(self, who: Waiting, now: float, wall_s: float) -> bool:
+        """Let the last one of a lower priority go from a full queue."""
+        last = self.line.last()
+        if last is None or last.ask.priority >= who.ask.priority:
+            return False
+        self.line.leave(last.ask.request_id)
+        displaced = f"{self.settings.queue_limit} requests are waiting already, and more important ones came"
+        refused = self._refuse(last.ask, RefusalReason.QUEUE_FULL, wall_s, displaced, self._come_back_s(last, now))
+        self._displaced.append((last.ask.request_id, refused))
+        return True
+
+    def _too_late(self, who: Waiting, now: float, wall_s: float, waited_s: float | None) -> Refused:
+        if waited_s is None:
+            message = f"no worker has room within {min(who.deadline, max(who.latest, now)) - now:.3g} s"
+        else:
+            message = f"waited {waited_s:.1f} s for a worker with room"
+        return self._refuse(who.ask, RefusalReason.DEADLINE, wall_s, message, self._come_back_s(who, now))
+
+    def _come_back_s(self, who: Waiting, now: float) -> float:
+        """Give an appointment: when all who are before this one now are served, and those who got one before."""
+        count, work = self.line.ahead_of(who)
+        in_flight = len(self.flights)
+        wait_s = self._pace.wait_s(count, work, in_flight) or 0.0
+        return self._appointments.give(now, wait_s=wait_s, each_s=self._pace.each_s(in_flight))
+
+    def _no_workers(self, ask: Ask, wall_s: float, message: str) -> Refused:
+        return self._refuse(ask, RefusalReason.NO_WORKERS, wall_s, message, _NOBODY_S)
+
+    def _refuse(self, ask: Ask, reason: RefusalReason, wall_s: float, message: str, retry_after_s: float) -> Refused:
         self._records.add(Decision(ask, wall_s, self._policy.name, _OUTCOMES[reason], message, crowd=self.fleet.crowd))
-        retry_after_s = self.line.pace.retry_after_s(len(self.line) + 1, len(self.flights))
         return Refused(ask.request_id, reason, message, retry_after_s)
 
     def _nobody(self, ask: Ask) -> str:

@@ -1,0 +1,97 @@
+"""How many requests a decode target takes now: what its engine admits, what keeps the pace, what a newcomer can bear.
+
+Problem: an engine admits hundreds of requests, and every one more makes all of them slower; a worker that has just come
+attracts everything, since nothing waits there.  Idea: a limit a target, written where the choice looks for it.  The
+largest batch whose step is predicted to keep the service's TPOT; and for the first seconds of a target that joins
+others a growing part of what those carry.
+Trade-off: one context length for all of a service's requests; a TPOT that not even a small batch keeps limits nothing,
+since it would cost throughput and still be missed.
+Invariant: a limit is never below `LEAST`, and a service whose targets all came together is not slowed down.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from inferplane_router.core.score_kernels import (
+    CONTEXT_TOKENS,
+    IN_FLIGHT,
+    STEP_BASE,
+    STEP_CONTEXT,
+    STEP_FACTOR,
+    STEP_REQUEST,
+    Floats,
+    Slots,
+)
+
+if TYPE_CHECKING:
+    from inferplane_router.core.fleet import Fleet
+
+LEAST: Final = 4
+_LEAST_BATCH: Final = 8
+_START_S: Final = 10.0
+_PERIOD_S: Final = 0.1
+_USUAL_CONTEXT: Final = 1024.0
+_CHANGE: Final = 0.05
+"""Smaller changes of a limit are not written: every one makes a new picture of the fleet."""
+
+
+@dataclass(slots=True)
+class Room:
+    """Follows one fleet."""
+
+    context: float = _USUAL_CONTEXT
+    """Tokens of a usual request in decoding."""
+    _first: float | None = None
+    _came: dict[int, float] = field(default_factory=dict[int, float])
+    """Since when a target may be used; those that came with the first are not in it."""
+    _known: frozenset[int] = frozenset()
+    _due: float = float("-inf")
+
+    def follow(self, fleet: "Fleet", now: float, tpot_s: float, *, at_once: bool = False) -> None:
+        """Write the limits, at most ten times a second unless `at_once`."""
+        if now < self._due and not at_once:
+            return
+        self._due = now + _PERIOD_S
+        self._notice(fleet, now)
+        limits = np.minimum(fleet.declared, self._paced(fleet, tpot_s))
+        self._begin_slowly(fleet, now, limits)
+        if _differ(limits, fleet.limits):
+            fleet.limit(limits)
+
+    def _notice(self, fleet: "Fleet", now: float) -> None:
+        usable = frozenset(np.flatnonzero(fleet.ready_decode & ~fleet.suspect).tolist())
+        if self._first is None and usable:
+            self._first = now
+        together = self._first is None or now - self._first < _START_S
+        for slot in usable - self._known:
+            self._came[slot] = float("-inf") if together else now
+        self._known = usable
+        self._came = {slot: came for slot, came in self._came.items() if slot in usable and now - came < _START_S}
+
+    def _paced(self, fleet: "Fleet", tpot_s: float) -> Slots:
+        """Return the largest batch that keeps the pace, for every target."""
+        requests = float(fleet.load.rows[:, IN_FLIGHT].sum())
+        if requests >= LEAST:
+            self.context = float(fleet.load.rows[:, CONTEXT_TOKENS].sum()) / requests
+        speeds = fleet.speeds
+        step_s = tpot_s / np.maximum(speeds[:, STEP_FACTOR], 1e-3)
+        each_s = speeds[:, STEP_REQUEST] + speeds[:, STEP_CONTEXT] * self.context
+        most: Floats = (step_s - speeds[:, STEP_BASE]) / np.maximum(each_s, 1e-9)
+        limits = np.clip(most, _LEAST_BATCH, 1 << 40).astype(np.int64)
+        limits[most < 1] = 1 << 40
+        return limits
+
+    def _begin_slowly(self, fleet: "Fleet", now: float, limits: Slots) -> None:
+        settled = [slot for slot in self._known if slot not in self._came]
+        if not self._came or not settled:
+            return
+        carried = float(fleet.load.rows[settled, IN_FLIGHT].max())
+        for slot, came in self._came.items():
+            part = max(float(LEAST), carried * (now - came) / _START_S)
+            limits[slot] = min(int(limits[slot]), int(part))
+
+
+def _differ(new: Slots, old: Slots) -> bool:
+    return bool((np.abs(new - old) > _CHANGE * np.minimum(new, old)).any())
