@@ -66,6 +66,11 @@ lock: .venv/.complete ## resolve requirements/*.txt anew
 tokenizers: .venv/.complete
 	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/python tools/fetch_tokenizers.py || test -z "$${CI:-}"
 
+# A real Prometheus for tests of rules and dashboards; without one they are skipped, in CI they fail.
+.PHONY: prometheus
+prometheus:
+	tools/fetch_prometheus.sh || test -z "$${CI:-}"
+
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
@@ -85,11 +90,11 @@ image: .venv/.complete ## an image by Docker: COMPONENT=router|worker|operator|p
 # ---------------------------------------------------------------- verify
 
 .PHONY: test
-test: .venv/.complete tokenizers $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
+test: .venv/.complete tokenizers prometheus $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.complete tokenizers ## tests without real engines and without the slow ones
+test-fast: .venv/.complete tokenizers prometheus ## tests without real engines and without the slow ones
 	$(PYTEST) -m "not engine and not slow" $(ARGS)
 
 .PHONY: check
@@ -116,6 +121,16 @@ BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer 
 $(BENCHES): bench-%: .venv/.complete
 	$(VENV)/python bench/bench_$*.py $(ARGS)
 
+# Its own environment: what builds pages has no place beside what is shipped.
+.PHONY: docs
+docs: .venv-docs/.complete ## the documentation as a site in .cache/docs, a warning being an error
+	.venv-docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --builder dirhtml docs .cache/docs
+
+.venv-docs/.complete: requirements/docs.txt | .venv/.complete
+	@test -x .venv-docs/bin/python || $(UV) venv --quiet --python $(VENV)/python .venv-docs
+	$(UV) pip install --quiet --python .venv-docs/bin/python -r requirements/docs.txt
+	@touch $@
+
 .PHONY: e2e
 e2e: .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
 	$(PYTEST) e2e tests/helm $(ARGS)
@@ -127,4 +142,4 @@ cluster: .venv/.complete ## a one-node Kubernetes in the foreground, as the end-
 
 .PHONY: clean
 clean: ## remove environments and caches
-	rm -rf .venv .venv-engine .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-engine .venv-docs .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

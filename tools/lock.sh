@@ -15,6 +15,7 @@ lock() { # OUTPUT ARGUMENTS...
 }
 
 lock requirements/dev.txt pyproject.toml requirements/dev.in --extra dev
+lock requirements/docs.txt requirements/docs.in
 lock requirements/engine.txt requirements/engine.in --override requirements/engine-overrides.txt
 
 # what each image installs, at the versions that are tested
