@@ -9,12 +9,13 @@ import uvloop
 from inferplane_router.app import running_router
 from inferplane_router.config import Flags, RouterConfig, read_config
 from inferplane_router.core.warming import warm
+from inferplane_router.processes.running import run_processes
+from inferplane_router.serving import WRONG_USAGE, exit_code
 from inferplane_runtime import logs
 from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load
 
 _log = structlog.get_logger("inferplane.router")
-_FAILED, _WRONG_USAGE = 1, 2
 
 
 def main(argv: list[str], environ: dict[str, str]) -> int:
@@ -23,31 +24,20 @@ def main(argv: list[str], environ: dict[str, str]) -> int:
         config = read_config(flags.config)
     except SettingsError as error:
         sys.stderr.write(f"error: {error}\n")
-        return _WRONG_USAGE
+        return WRONG_USAGE
     logs.configure(form=flags.log_format, level=flags.log_level, component="router")
     _log.info("configuration", config=str(config))
+    if config.processes > 1:
+        return run_processes(config)
     warm()
     settle_memory()
-    return run_process(lambda stop: _serve(config, stop), loop_factory=uvloop.new_event_loop)
+    return run_process(lambda stop: exit_code(lambda: _serve(config, stop)), loop_factory=uvloop.new_event_loop)
 
 
 async def _serve(config: RouterConfig, stop: StopSignal) -> int:
-    code = 0
-    try:
-        async with running_router(config) as app:
-            await stop.wait()
-            left = await app.drain()
-            if left:
-                _log.warning("connections reset after the drain timeout", connections=left)
-    except* SettingsError as wrong:
-        for each in wrong.exceptions:
-            _log.error("wrong configuration", error=str(each))
-        code = _WRONG_USAGE
-    except* OSError as errors:
-        for error in errors.exceptions:
-            _log.error("cannot run", error=str(error))
-        code = _FAILED
-    return code
+    async with running_router(config) as app:
+        await stop.wait()
+        return await app.drain()
 
 
 if __name__ == "__main__":

@@ -117,6 +117,12 @@ class RouterConfig:
     limits: LimitSettings = field(default_factory=LimitSettings)
     ext_proc: ExtProc = field(default_factory=ExtProc)
     drain_timeout_s: float = setting(help="longest time to finish what runs", default=30.0, minimum=0)
+    processes: int = setting(
+        help="gateway processes, one for each core that the router may use; with more than one, one more hears agents",
+        default=1,
+        minimum=1,
+        maximum=64,
+    )
     lame_duck_s: float = setting(help="how long a draining router still takes connections", default=0.0, minimum=0)
 
 

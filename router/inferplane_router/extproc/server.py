@@ -23,7 +23,6 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MAX_MESSAGE),
     ("grpc.max_send_message_length", _MAX_MESSAGE),
     ("grpc.max_concurrent_streams", 100_000),
-    ("grpc.so_reuseport", 0),
 )
 
 
@@ -45,9 +44,9 @@ class Certificate:
 class PickerServer:
     """Serves a `Picker`."""
 
-    def __init__(self, picker: Picker) -> None:
+    def __init__(self, picker: Picker, *, reuse_port: bool = False) -> None:
         self._health = _health.aio.HealthServicer()
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=(*_OPTIONS, ("grpc.so_reuseport", int(reuse_port))))
         process = grpc.stream_stream_rpc_method_handler(
             picker.process,
             request_deserializer=pb.ProcessingRequest.FromString,

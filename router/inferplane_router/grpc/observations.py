@@ -16,10 +16,13 @@ _QUEUE: Final = 8192
 
 
 class Observations:
-    """Fans observations out to any number of observers."""
+    """Fans observations out to any number of observers, here and in other processes of the router."""
 
-    def __init__(self, *, wall: Callable[[], float]) -> None:
+    def __init__(self, *, wall: Callable[[], float], share: Callable[[pb.Observation], None] | None = None) -> None:
         self._wall = wall
+        self._share = share
+        self.elsewhere = 0
+        """How many observe in other processes."""
         self._observers: set[tuple[asyncio.Queue[pb.Observation], frozenset[str]]] = set()
 
     @property
@@ -29,7 +32,7 @@ class Observations:
 
     def arrived(self, ask: Ask) -> None:
         """Note a request, before it is placed."""
-        if not self._observers:
+        if not self._observers and not self.elsewhere:
             return
         tokens = 0 if ask.tokens is None else int(ask.tokens.size)
         arrival = pb.Arrival(
@@ -41,15 +44,15 @@ class Observations:
             prompt_tokens=tokens,
             max_tokens=ask.max_tokens,
         )
-        self._publish(arrival.service, pb.Observation(arrival=arrival))
+        self._publish(pb.Observation(arrival=arrival))
 
     def reported(self, message: WorkerMessage, explain: Callable[[str], pb.DecisionRecord | None]) -> None:
         """Note that the answering side of a request has reported its end."""
-        if not self._observers or message.report.side != ROLE_DECODE:
+        if (not self._observers and not self.elsewhere) or message.report.side != ROLE_DECODE:
             return
         record = explain(message.report.request_id)
         if record is not None:
-            self._publish(record.service, pb.Observation(finished=record))
+            self._publish(pb.Observation(finished=record))
 
     async def observe(self, services: frozenset[str]) -> AsyncIterator[pb.Observation]:
         """Yield what happens to these services (all, when none is named) until the caller stops."""
@@ -61,10 +64,17 @@ class Observations:
         finally:
             self._observers.discard(observer)
 
-    def _publish(self, service: str, observation: pb.Observation) -> None:
+    def heard(self, observation: pb.Observation) -> None:
+        """Pass on what another process of the router has observed."""
+        seen = observation.arrival if observation.HasField("arrival") else observation.finished
         for queue, services in self._observers:
-            if services and service not in services:
+            if services and seen.service not in services:
                 continue
             if queue.full():
                 queue.get_nowait()
             queue.put_nowait(observation)
+
+    def _publish(self, observation: pb.Observation) -> None:
+        self.heard(observation)
+        if self.elsewhere and self._share is not None:
+            self._share(observation)

@@ -16,15 +16,15 @@ _reflection: Any = import_module("grpc_reflection.v1alpha.reflection")
 
 SERVICE: Final = "inferplane.v1.Router"
 _MAX_MESSAGE: Final = 64 * 1024 * 1024
-_OPTIONS: Final = (("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.so_reuseport", 0))
+_OPTIONS: Final = (("grpc.max_receive_message_length", _MAX_MESSAGE),)
 
 
 class GrpcServer:
     """Serves a `RouterServicer`."""
 
-    def __init__(self, servicer: RouterServicer) -> None:
+    def __init__(self, servicer: RouterServicer, *, reuse_port: bool = False) -> None:
         self._health = _health.aio.HealthServicer()
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=(*_OPTIONS, ("grpc.so_reuseport", int(reuse_port))))
         generated: Any = router_pb2_grpc
         generated.add_RouterServicer_to_server(_Calls(servicer), self._server)
         _health_calls.add_HealthServicer_to_server(self._health, self._server)

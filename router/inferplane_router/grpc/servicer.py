@@ -27,6 +27,7 @@ from inferplane_router.gateway.parse import ROUTES, ParsedBody, Route
 from inferplane_router.gateway.seams import EncodedPrompt
 from inferplane_router.grpc.hints import read_hints
 from inferplane_router.grpc.observations import Observations
+from inferplane_router.grpc.siblings import NO_SIBLINGS, Siblings
 
 _REASONS: Final = {
     RefusalReason.NO_WORKERS.value: pb.PICK_OUTCOME_NO_WORKERS,
@@ -43,8 +44,16 @@ Context = grpc.aio.ServicerContext[pb.PickRequest, pb.PickReply]
 class RouterServicer:
     """Implements `inferplane.v1.Router`."""
 
-    def __init__(self, *, plane: DataPlane, writer: HeaderWriter, observations: Observations) -> None:
+    def __init__(
+        self,
+        *,
+        plane: DataPlane,
+        writer: HeaderWriter,
+        observations: Observations,
+        siblings: Siblings = NO_SIBLINGS,
+    ) -> None:
         self._plane = plane
+        self._siblings = siblings
         self._writer = writer
         self._observations = observations
         self._placements: OrderedDict[str, Placement] = OrderedDict()
@@ -104,13 +113,19 @@ class RouterServicer:
 
     async def complete(self, request: pb.CompleteRequest, _: object = None) -> pb.CompleteReply:
         """End a picked request; unknown ids are ignored."""
+        if not self.completed(request):
+            self._siblings.complete(request)
+        return pb.CompleteReply()
+
+    def completed(self, request: pb.CompleteRequest) -> bool:
+        """End a request that was picked here; say whether it was."""
         placement = self._placements.pop(request.request_id, None)
         if placement is not None:
             placement.complete(request.outcome)
-        return pb.CompleteReply()
+        return placement is not None
 
     async def explain(self, request: pb.ExplainRequest, _: object = None) -> pb.ExplainReply:
-        record = self._plane.core.explain(request.request_id)
+        record = self._plane.core.explain(request.request_id) or await self._siblings.explain(request.request_id)
         return pb.ExplainReply(found=record is not None, record=record)
 
     async def observe(self, request: pb.ObserveRequest, _: object = None) -> AsyncIterator[pb.Observation]:

@@ -54,10 +54,15 @@ class StreamFleet:
 
     def announce(self, request_id: str, expectation: Expectation) -> None:
         """Tell an agent which blocks a routed request will store; lost when its stream is down."""
-        entry = self._streams.get(expectation.worker_id)
-        if entry is not None:
+        if expectation.worker_id in self._streams:
             hashes = expectation.hashes.astype("<u8", copy=False).tobytes()
             expect = wire.Expect(request_id=request_id, dp_rank=expectation.rank, hashes=hashes)
+            self.tell(expectation.worker_id, expect)
+
+    def tell(self, worker_id: str, expect: wire.Expect) -> None:
+        """Tell a worker's agent, if its stream is up."""
+        entry = self._streams.get(worker_id)
+        if entry is not None:
             entry[1].tell(wire.SubscriberMessage(expects=wire.Expects(expects=[expect])))
 
     def stop(self) -> None:

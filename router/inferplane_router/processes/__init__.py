@@ -1,0 +1,1 @@
+"""Several processes of one router: a supervisor, one that hears the agents and writes the index, and gateways."""
