@@ -8,7 +8,7 @@ from typing import Final
 
 from inferplane.cluster import Cluster, ClusterError, Connection, Object, Question
 from inferplane.kube import kinds
-from inferplane.kube.fields import name_of, text
+from inferplane.kube.fields import label, name_of, text
 from inferplane.kube.objects import find, readable_items
 from inferplane.kube.picture import Picture, picture
 from inferplane.kube.preview import Preview
@@ -19,6 +19,8 @@ from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.change import Change, change
 from inferplane_operator.reconcile.scene import Settings
 from inferplane_operator.reconcile.values import Key, Observed, ServedNameClaim
+from inferplane_operator.render import multi_node
+from inferplane_operator.render.names import LABEL_COMPONENT
 
 _METRICS_PORT: Final = 9090
 _BLOCKS: Final = 'inferplane_agent_kv_blocks{plane="device"}'
@@ -30,7 +32,7 @@ def foresee(connection: Connection, service: Preview, adapters: Sequence[Preview
     observed = Observed(
         service=found.service,
         pools=found.pools,
-        deployments=found.deployments,
+        deployments=found.workloads,
         pods=found.pods,
         others=found.others,
         adapters=_adapters(found, adapters),
@@ -96,6 +98,8 @@ def _cached_blocks(connection: Connection, pods: Sequence[Object]) -> Mapping[st
     """Ask each agent, through the API server, how many blocks its engine holds; None where not all can be asked."""
     counts: dict[str, int] = {}
     for pod in pods:
+        if label(pod, LABEL_COMPONENT) == multi_node.COMPONENT:
+            continue  # its leader's agent speaks for it
         try:
             counts[name_of(pod)] = _blocks(connection, name_of(pod))
         except ClusterError:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from inferplane.cluster import Cluster, Connection, ForbiddenError, Object
+from inferplane.cluster import AbsentKindError, Cluster, Connection, ForbiddenError, Object
 from inferplane.errors import InvalidError
 from inferplane.kube import kinds
 from inferplane.kube.fields import name_of, namespace_of, number, text
 from inferplane.kube.kinds import Kind
 from inferplane.kube.objects import get, items, owned_by
+from inferplane_operator.render.multi_node import NODES_ANNOTATION
 from inferplane_operator.render.names import LABEL_SERVICE
 
 _SERVICE_KINDS: Final = (kinds.NETWORK_SERVICES, kinds.DISRUPTION_BUDGETS)
@@ -22,8 +23,10 @@ _SERVICE_KINDS: Final = (kinds.NETWORK_SERVICES, kinds.DISRUPTION_BUDGETS)
 class Picture:
     service: Object
     pools: Sequence[Object] = ()
-    deployments: Sequence[Object] = ()
-    replica_sets: Sequence[Object] = ()
+    workloads: Sequence[Object] = ()
+    """Deployments, and LeaderWorkerSets where a worker spans nodes."""
+    sets: Sequence[Object] = ()
+    """What stands between workloads and Pods."""
     pods: Sequence[Object] = ()
     others: Sequence[Object] = ()
     """Headless Services and PodDisruptionBudgets of the pools."""
@@ -49,8 +52,8 @@ class Picture:
             self.service,
             *self.pools,
             *self.revisions,
-            *self.deployments,
-            *self.replica_sets,
+            *self.workloads,
+            *self.sets,
             *self.pods,
             *self.others,
             *self.adapters,
@@ -69,21 +72,49 @@ def picture(connection: Connection, name: str, *, events: bool = True) -> Pictur
         if text(it, "spec", "service") == name
     ]
     ours = f"{LABEL_SERVICE}={name}"
-    deployments = owned_by(shy.read(kinds.DEPLOYMENTS, ours), pools)
-    replica_sets = owned_by(shy.read(kinds.REPLICA_SETS, ours), deployments)
+    revisions = owned_by(shy.read(kinds.CONTROLLER_REVISIONS), [service])
+    below = _below(shy, pools, ours, spread=any(NODES_ANNOTATION in str(it) for it in (*pools, *revisions)))
     found = Picture(
         service=service,
         pools=_by_name(pools),
-        deployments=_by_name(deployments),
-        replica_sets=_by_name(replica_sets),
-        pods=_by_name(owned_by(shy.read(kinds.PODS, ours), [*replica_sets, *deployments])),
+        workloads=_by_name(below.workloads),
+        sets=_by_name(below.sets),
+        pods=_by_name(below.pods),
         others=_by_name(owned_by([it for kind in _SERVICE_KINDS for it in shy.read(kind, ours)], pools)),
-        revisions=sorted(
-            owned_by(shy.read(kinds.CONTROLLER_REVISIONS), [service]), key=lambda it: number(it, "revision")
-        ),
+        revisions=sorted(revisions, key=lambda it: number(it, "revision")),
         adapters=[it for it in shy.read(kinds.ADAPTERS) if text(it, "spec", "service") == name],
     )
     return _with_events(found, shy) if events else _hiding(found, shy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What pools own."""
+
+    workloads: Sequence[Object]
+    sets: Sequence[Object]
+    pods: Sequence[Object]
+
+
+def _below(shy: "_Reader", pools: Sequence[Object], ours: str, *, spread: bool) -> _Below:
+    """Go down from the pools; only where a revision spans nodes are those read that carry such workers out.
+
+    A group's leader is a Pod of the LeaderWorkerSet's StatefulSet, and controls a StatefulSet of the other nodes.
+    """
+    deployments, pods = owned_by(shy.read(kinds.DEPLOYMENTS, ours), pools), shy.read(kinds.PODS, ours)
+    replica_sets = owned_by(shy.read(kinds.REPLICA_SETS, ours), deployments)
+    found = _Below(deployments, replica_sets, owned_by(pods, [*replica_sets, *deployments]))
+    if not spread:
+        return found
+    groups, every = owned_by(shy.read(kinds.LEADER_WORKER_SETS), pools), shy.read(kinds.STATEFUL_SETS)
+    leading = owned_by(every, groups)
+    leaders = owned_by(pods, leading)
+    following = owned_by(every, leaders)
+    return _Below(
+        [*found.workloads, *groups],
+        [*found.sets, *leading, *following],
+        [*found.pods, *leaders, *owned_by(pods, following)],
+    )
 
 
 def only_service(connection: Connection) -> str:
@@ -128,4 +159,6 @@ class _Reader:
             return items(self.cluster, kind, self.namespace, labels=labels)
         except ForbiddenError:
             self.hidden.append(kind.plural)
-            return []
+        except AbsentKindError:
+            pass  # so there are none
+        return []

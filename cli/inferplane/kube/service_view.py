@@ -122,8 +122,8 @@ def starts_table(views: Sequence[PodView]) -> Table:
 
 
 def problems(found: Picture) -> list[str]:
-    """Return why Deployments get no Pods at all: a quota, a policy."""
-    explained = ((name_of(it), explain_workload(it)) for it in found.deployments)
+    """Return why workloads get no Pods at all: a quota, a policy."""
+    explained = ((name_of(it), explain_workload(it)) for it in found.workloads)
     return [f"{name}: {explanation.message}" for name, explanation in explained if explanation is not None]
 
 
