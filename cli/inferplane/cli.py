@@ -20,6 +20,7 @@ VERBS: Final = {
     "dump": "Pack everything about a service into one archive, without secrets.",
     "preflight": "Say what a cluster lacks.",
     "render": "Print what a file stands for, without starting anything.",
+    "rules": "Print recording rules and alerts for a service's objectives.",
     "diff": "Say what applying a file would do to running workers.",
     "rollback": "Go back to an earlier revision of a service.",
     "simulate": "Run a trace or a workload on a fleet in virtual time.",

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from inferplane_api.v1alpha1 import InferenceService
-from inferplane_observability.rule_values import Group, rule_file
+from inferplane_observability.rule_values import RUNBOOKS, Group, rule_file
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
 KIND: Final = "PrometheusRule"
 
 
-def prometheus_rule(service: InferenceService, groups: Sequence[Group]) -> dict[str, Any]:
+def prometheus_rule(service: InferenceService, groups: Sequence[Group], runbooks: str = RUNBOOKS) -> dict[str, Any]:
     """Return the object for one service, without an owner."""
     return {
         "apiVersion": API_VERSION,
@@ -24,5 +24,5 @@ def prometheus_rule(service: InferenceService, groups: Sequence[Group]) -> dict[
             "namespace": service.metadata.namespace,
             "labels": {"inferplane.dev/service": service.metadata.name, "app.kubernetes.io/part-of": "inferplane"},
         },
-        "spec": rule_file(groups),
+        "spec": rule_file(groups, runbooks),
     }

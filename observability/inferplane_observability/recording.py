@@ -11,6 +11,8 @@ from typing import Final
 from inferplane_observability.rule_values import Group, Recording
 from inferplane_runtime.metrics.catalogue import agent, gateway, planner, router
 
+INTERVAL_S: Final = 30.0
+"""Fixed, since hours of devices are counted in evaluations."""
 _JUDGED: Final = gateway.SLO_REQUESTS.name
 
 
@@ -53,7 +55,7 @@ RULES: Final = (
     Recording("inferplane:devices:count", f"max by (service, pool, role, accelerator) ({router.DEVICES.name})"),
     Recording(
         "inferplane:device_hours:increase1d",
-        "sum by (service, pool, role, accelerator) (sum_over_time(inferplane:devices:count[1d:1m])) / 60",
+        f"sum_over_time(inferplane:devices:count[1d]) * {INTERVAL_S:g} / 3600",
     ),
     Recording(
         "inferplane:cost_per_million_output_tokens:5m",
@@ -65,4 +67,4 @@ RULES: Final = (
     ),
 )
 
-GROUP: Final = Group("inferplane-derived", RULES)
+GROUP: Final = Group("inferplane-derived", RULES, INTERVAL_S)
