@@ -43,9 +43,26 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Which cluster is planned; the defaults are those of a Pod in it."""
+
+    namespace: str = setting(help="the only one whose services are planned; empty: all", default="")
+    kubeconfig: Path | None = None
+    """Default: the Pod's service account, else the file that KUBECONFIG names, else ~/.kube/config."""
+    context: str = setting(help="context of the kubeconfig; empty: its current one", default="")
+    release_namespace: str = setting(help="where routers and Lease are; empty: the planner's own", default="")
+    routers: str = setting(help="Service whose endpoints are the routers", default="inferplane-gateway")
+    router_port: int = setting(help="port of their Router service", default=9000, minimum=1, maximum=65535)
+    lease: str = setting(help="name of the Lease", default="inferplane-planner")
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerConfig:
-    local: Path
+    """What is planned: exactly one of `local` and `kubernetes`."""
+
+    local: Path | None = None
     """State folder of the instance on this machine that is planned."""
+    kubernetes: ClusterSettings | None = None
     period_s: float = setting(help="time between two plans", default=15.0, minimum=0.5)
     listen: Listen = field(default_factory=Listen)
     decisions: Path | None = None
@@ -62,4 +79,7 @@ def read_config(path: Path) -> PlannerConfig:
         raise SettingsError(str(path), f"cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(str(path), f"is neither YAML nor JSON: {error}") from error
-    return from_mapping(PlannerConfig, document)
+    config = from_mapping(PlannerConfig, document)
+    if (config.local is None) == (config.kubernetes is None):
+        raise SettingsError("local", "give either local (a state folder) or kubernetes (a cluster), and not both")
+    return config

@@ -2,6 +2,7 @@
 
 from inferplane_planner.act.world import Sight
 from inferplane_planner.core.contract import Observations, Plan, Verdict
+from inferplane_planner.core.decide import Move
 from inferplane_runtime.metrics.catalogue import planner as names
 from inferplane_runtime.metrics.instruments import Instruments
 
@@ -16,6 +17,17 @@ class Meters:
         self._ttft = instruments.cells(names.PREDICTED_TTFT)
         self._tpot = instruments.cells(names.PREDICTED_TPOT)
         self._attainment = instruments.cells(names.ATTAINMENT)
+
+    def forget(self, service: str) -> None:
+        """Show nothing any more of a service that has gone."""
+        for role in ("prefill", "decode", "lent"):
+            self._workers.forget(service, role)
+        for verdict in Verdict:
+            self._verdict.forget(service, verdict.value)
+        for move in Move:
+            self._decisions.forget(service, move.value)
+        for cells in (self._rate, self._cost, self._ttft, self._tpot, self._attainment):
+            cells.forget(service)
 
     def decided(self, sight: Sight, seen: Observations, plan: Plan) -> None:
         """Show a plan, and what was met so far."""

@@ -17,7 +17,7 @@ from inferplane_planner.act.priors import prior_of, read_calibration
 from inferplane_planner.act.records import encode
 from inferplane_planner.act.startups import Seen, StartUps
 from inferplane_planner.act.wishes import spec_of
-from inferplane_planner.act.world import Sight, WorldError
+from inferplane_planner.act.world import Findings, Sight, WorldError
 from inferplane_planner.config import read_config
 from inferplane_planner.core.contract import Plan, Verdict, Workers
 from inferplane_planner.core.engine_model import CALIBRATED, GUESSED
@@ -55,8 +55,9 @@ class FakeWorld:
     async def scale(self, role: str, replicas: int) -> None:
         self.counts[role] = replicas
 
-    async def tell(self, plan: Plan, sight: Sight) -> None:
-        self.told.append(plan)
+    async def tell(self, findings: Findings, sight: Sight) -> None:
+        assert findings.plan is not None
+        self.told.append(findings.plan)
         assert sight.service == "m"
 
 
@@ -215,7 +216,7 @@ def test_a_plan_is_shown_beside_the_instance(tmp_path: Path) -> None:
     other = FakeWorld()
     play(other, Journal(None), rounds=1)
     plan = other.told[-1]
-    asyncio.run(world.tell(plan, sight))
+    asyncio.run(world.tell(Findings(plan), sight))
     shown = json.loads((tmp_path / "plan.json").read_text())
 
     assert shown["service"] == "m"

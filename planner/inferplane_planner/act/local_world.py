@@ -23,8 +23,8 @@ from inferplane_planner.act.priors import Calibrations
 from inferplane_planner.act.records import encode
 from inferplane_planner.act.startups import Seen, StartUps
 from inferplane_planner.act.wishes import PLANNED, Prices, spec_of
-from inferplane_planner.act.world import Sight, WorldError
-from inferplane_planner.core.contract import NOBODY, Plan, Workers
+from inferplane_planner.act.world import Findings, Sight, WorldError
+from inferplane_planner.core.contract import NOBODY, Workers
 from inferplane_planner.core.errors import PlanningError
 
 _START_UP_S = 10.0
@@ -92,8 +92,10 @@ class LocalWorld:
         if process.returncode:
             raise WorldError(f"{role} cannot be scaled to {replicas}: {said.decode(errors='replace').strip()}")
 
-    async def tell(self, plan: Plan, sight: Sight) -> None:
-        shown = {"service": sight.service, "acting": sight.acting, **encode(plan)}
+    async def tell(self, findings: Findings, sight: Sight) -> None:
+        if findings.plan is None:
+            return
+        shown = {"service": sight.service, "acting": sight.acting, **encode(findings.plan)}
         _replace(self.folder / "plan.json", json.dumps(shown, indent=2) + "\n")
 
     def _service(self) -> InferenceService:

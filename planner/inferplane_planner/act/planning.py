@@ -11,12 +11,12 @@ from typing import Final
 import structlog
 
 from inferplane_planner.act.journal import Decided, Journal
-from inferplane_planner.act.world import Sight, World, WorldError
+from inferplane_planner.act.world import Findings, Sight, World, WorldError
 from inferplane_planner.core.contract import Observations, Plan, State
 from inferplane_planner.core.step import step
 from inferplane_planner.observe.arrivals import Arrivals
 from inferplane_planner.observe.events import Finished
-from inferplane_planner.observe.stream import follow
+from inferplane_planner.observe.stream import Follow, follow
 from inferplane_planner.observe.window import Window
 from inferplane_runtime.lifecycle import spawn
 
@@ -35,12 +35,14 @@ class Planning:
         period_s: float,
         journal: Journal,
         decided: Callable[[Sight, Observations, Plan], None] = lambda _sight, _seen, _plan: None,
+        follow: Follow = follow,
     ) -> None:
         self._world = world
         self._now = now
         self._period_s = period_s
         self._journal = journal
         self._decided = decided
+        self._follow = follow
         self._state = State()
         self._first = True
         self._arrivals = Arrivals(period_s, now())
@@ -63,7 +65,7 @@ class Planning:
         try:
             sight = await self._world.look()
             self._listen_to(sight, group)
-            await self._carry_out(sight, self._plan(sight))
+            await self._carry_out(sight, self._find(sight))
             self.problem = ""
         except WorldError as error:
             if str(error) != self.problem:
@@ -95,11 +97,15 @@ class Planning:
             self._arrivals.forget(source, self._now())
         for source in sight.routers:
             if source not in self._streams:
-                self._streams[source] = spawn(group, f"observe {source}", follow(source, sight.service, self))
+                self._streams[source] = spawn(group, f"observe {source}", self._follow(source, sight.service, self))
 
-    def _plan(self, sight: Sight) -> Plan:
+    def _find(self, sight: Sight) -> Findings:
         now = self._now()
         seen = self._gather(sight, now)
+        plan = self._plan(sight, seen, now) if sight.planned else None
+        return Findings(plan, seen.measured, self._window.trust(now))
+
+    def _plan(self, sight: Sight, seen: Observations, now: float) -> Plan:
         first, self._first = self._first, False
         self._state, plan = step(self._state, seen, sight.spec, now)
         self._asleep = sight.decode.ready == 0
@@ -125,9 +131,10 @@ class Planning:
             start_ups_s=sight.start_ups_s,
         )
 
-    async def _carry_out(self, sight: Sight, plan: Plan) -> None:
-        await self._world.tell(plan, sight)
-        if not sight.acting:
+    async def _carry_out(self, sight: Sight, found: Findings) -> None:
+        await self._world.tell(found, sight)
+        plan = found.plan
+        if plan is None or not sight.acting:
             return
         changes = [("prefill", sight.prefill.wanted, plan.prefill), ("decode", sight.decode.wanted, plan.decode)]
         changes.sort(key=lambda change: change[1] - change[2])  # what grows first

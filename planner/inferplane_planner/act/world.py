@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inferplane_planner.core.contract import NOBODY, Plan, Spec, Workers
+from inferplane_planner.core.contract import NOBODY, Measured, Plan, Spec, Workers
+from inferplane_planner.observe.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +17,23 @@ class Sight:
     prefill: Workers = NOBODY
     routers: tuple[str, ...] = ()
     """host:port of the Router service of each router."""
+    planned: bool = True
+    """Whether there are plans; otherwise it is only measured what the service gives."""
     acting: bool = False
     """Whether plans are to be carried out; otherwise they are told only."""
     window_s: float = 300.0
     start_ups_s: tuple[float, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a round found out: what there is to say of a service."""
+
+    plan: Plan | None = None
+    """None: the service is not planned."""
+    measured: Measured | None = None
+    """None: no request of the window has ended."""
+    trust: Trust = field(default_factory=Trust)
 
 
 class WorldError(Exception):
@@ -35,6 +49,6 @@ class World(Protocol):
         """Ask for another number of `prefill` or `decode` workers.  Raises WorldError."""
         ...
 
-    async def tell(self, plan: Plan, sight: Sight) -> None:
-        """Show a plan to whoever looks.  Raises WorldError."""
+    async def tell(self, findings: Findings, sight: Sight) -> None:
+        """Show what was found to whoever looks.  Raises WorldError."""
         ...

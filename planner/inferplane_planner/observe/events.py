@@ -24,6 +24,8 @@ class Finished:
     """Prompt tokens that the decode side had before the transfer."""
     apart: bool = False
     """Another worker computed the prompt."""
+    doubt: str = ""
+    """Why the router did not believe what the computing worker said it holds; "": it did."""
 
     @property
     def uncached(self) -> int:

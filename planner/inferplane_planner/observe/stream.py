@@ -33,8 +33,14 @@ class Listener(Protocol):
     def finished(self, request: Finished) -> None: ...
 
 
+class Follow(Protocol):
+    async def __call__(self, source: str, service: str, listener: Listener, /) -> None:
+        """Tell `listener` what one router tells of a service, until cancelled."""
+        ...
+
+
 Observe = Callable[[str, str], AsyncIterator[pb.Observation | None]]
-"""Address and service to observations; None first, when the router has accepted."""
+"""Address and service ("" stands for all) to observations; None first, when the router has accepted."""
 
 
 async def follow(source: str, service: str, listener: Listener, *, observe: "Observe | None" = None) -> None:
@@ -68,7 +74,7 @@ async def observations(source: str, service: str) -> AsyncIterator[pb.Observatio
     async with grpc.aio.insecure_channel(source, options=_OPTIONS) as channel:
         # A router sends nothing before the first request: that it listens is all that can be known.
         await channel.channel_ready()
-        call = make_stub(channel).Observe(pb.ObserveRequest(component="planner", services=[service]))
+        call = make_stub(channel).Observe(pb.ObserveRequest(component="planner", services=[service] if service else []))
         yield None
         async for observation in call:
             yield observation

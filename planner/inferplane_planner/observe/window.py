@@ -18,6 +18,7 @@ from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.engine_model import Learned, Part
 from inferplane_planner.core.solve import Objective
 from inferplane_planner.observe.events import Finished
+from inferplane_planner.observe.trust import Trust, trust_of
 
 _KEPT: Final = 20_000
 _SAMPLE: Final = 256
@@ -76,6 +77,10 @@ class Window:
             tpot_s=float(np.quantile(tpot, objective.percentile)),
             attainment=float(within.mean()),
         )
+
+    def trust(self, now: float) -> Trust:
+        """Return how far the routers believed the workers of these requests."""
+        return trust_of(it.doubt for it in self._since(now - self.length_s))
 
     def learned(self, now: float, *, decode_workers: int) -> tuple[Learned, ...]:
         """Return what the requests since the last call tell of the engines."""

@@ -1,10 +1,15 @@
 """The routers' records as events."""
 
 import math
+from typing import Final
 
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_api.proto.worker_pb2 import OUTCOME_OK, ROLE_DECODE
 from inferplane_planner.observe.events import Finished
+
+_APPROXIMATE: Final = "approximate"
+_UNKNOWN: Final = "unknown"
+"""An older router says that it does not believe a worker, and not why."""
 
 
 def finished(record: pb.DecisionRecord) -> Finished | None:
@@ -26,4 +31,5 @@ def finished(record: pb.DecisionRecord) -> Finished | None:
         transferred=report.transferred_tokens,
         held=report.decode_cached_tokens if report.decode_cached_tokens_known else 0,
         apart=bool(report.prefill_worker),
+        doubt=(record.mismatch or _UNKNOWN) if record.mode == _APPROXIMATE else "",
     )
