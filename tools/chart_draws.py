@@ -23,7 +23,7 @@ def values() -> st.SearchStrategy[dict[str, Any]]:
 
 def consistent(values: dict[str, Any]) -> dict[str, Any]:
     """Mend what `templates/_checks.tpl` refuses, and nothing else."""
-    for component in ("operator", "gateway"):
+    for component in ("operator", "gateway", "planner"):
         account = values.get(component, {}).get("serviceAccount", {})
         if account.get("create") is False and not account.get("name"):
             account["name"] = "made-elsewhere"

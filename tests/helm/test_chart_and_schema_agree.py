@@ -16,6 +16,7 @@ from chart_values import CHART, PAGE, Schema, page, read_defaults, read_schema, 
 from chart_values import values as all_values
 from inferplane_operator.crds import CrdSettings
 from inferplane_operator.settings import OperatorSettings
+from inferplane_planner.config import Flags as PlannerFlags
 from inferplane_router.config import Flags, LimitSettings, RouterConfig
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def test_chart_and_project_have_one_version() -> None:
 
 
 def test_every_value_has_a_default_and_no_default_is_unknown() -> None:
-    optional = {"", "gateway.limits", "operator.resources", "gateway.resources"}
+    optional = {"", "gateway.limits", "operator.resources", "gateway.resources", "planner.resources"}
     closed = [(path, schema) for path, schema in objects(SCHEMA) if path not in optional]
 
     assert {path: set(default_at(path)) ^ set(schema["properties"]) for path, schema in closed} == {
@@ -79,7 +80,12 @@ def test_the_gateways_limits_are_the_routers() -> None:
 
 @pytest.mark.parametrize(
     ("file", "settings"),
-    [("operator-deployment.yaml", OperatorSettings), ("crds.yaml", CrdSettings), ("gateway-deployment.yaml", Flags)],
+    [
+        ("operator-deployment.yaml", OperatorSettings),
+        ("crds.yaml", CrdSettings),
+        ("gateway-deployment.yaml", Flags),
+        ("planner-deployment.yaml", PlannerFlags),
+    ],
 )
 def test_flags_of_the_chart_are_the_programs_flags(file: str, settings: type[Any]) -> None:
     given = set(re.findall(r"--([a-z-]+)=", (CHART / "templates" / file).read_text("utf-8")))

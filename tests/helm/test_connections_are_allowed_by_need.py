@@ -91,3 +91,14 @@ def test_a_gateways_pods_reach_picker_and_agents_where_they_are_named(helm: Helm
     assert proxies not in admits(named[workers], 8101)
     assert admits(unnamed[gateway], "ext-proc") == []
     assert unnamed[workers] == policies(helm)[workers]
+
+
+def test_a_planner_is_open_to_readers_of_metrics_alone(helm: Helm) -> None:
+    readers = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    found = policies(helm, {"planner": {"enabled": True}, "networkPolicies": {"metricsFrom": [readers]}})
+    planner = found["inferplane-system", "inferplane-planner"]
+
+    assert planner["podSelector"]["matchLabels"]["inferplane.dev/component"] == "planner"
+    assert admits(planner, "metrics") == [readers]
+    assert admits(planner, "health") == []
+    assert ("inferplane-system", "inferplane-planner") not in policies(helm)

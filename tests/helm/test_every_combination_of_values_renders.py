@@ -3,6 +3,7 @@
 The same values go to a real API server in e2e.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from chart_draws import release_names, values
 from helm_chart import Helm, Manifest, pod_specs
+from inferplane_engine.timing import TimingProfile
 from inferplane_operator.render.accelerators import read_accelerators
+from inferplane_planner.act.records import decode
+from inferplane_planner.config import PlannerConfig
 from inferplane_router.config import RouterConfig
 from inferplane_runtime.settings import from_mapping
 
@@ -118,6 +122,12 @@ def _files(manifests: list[Manifest]) -> Iterator[str]:
         data: dict[str, str] = manifest.get("data", {}) if manifest["kind"] == "ConfigMap" else {}
         if "router.yaml" in data:
             from_mapping(RouterConfig, yaml.safe_load(data["router.yaml"]))
+        if "planner.yaml" in data:
+            config = from_mapping(PlannerConfig, yaml.safe_load(data["planner.yaml"]))
+            files = {calibration.file.name for calibration in config.calibrations}
+            yield from (f"no calibration {name}" for name in files - set(data))
+        for name, text in data.items():
+            if name.startswith("calibration-"):
+                decode(TimingProfile, json.loads(text))
         if "accelerators.json" in data:
             read_accelerators(data["accelerators.json"])
-    yield from ()

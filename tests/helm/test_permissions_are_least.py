@@ -8,6 +8,7 @@ import pytest
 from helm_chart import Helm, Manifest
 from inferplane_api.schema.definitions import NAMES
 from inferplane_operator.cluster.kinds import BUILT_IN, OPTIONAL, OURS
+from inferplane_planner.cluster import kinds as planners
 from inferplane_router.discovery import kinds as routers
 from inferplane_runtime.kube.kinds import WatchedKind
 
@@ -68,6 +69,35 @@ def test_a_gateway_only_reads(helm: Helm, values: dict[str, Any]) -> None:
 
     assert found
     assert {verb for rule in found for verb in rule["verbs"]} == {"list", "watch"}
+
+
+@pytest.mark.parametrize("values", MODES, ids=["cluster", "namespace"])
+def test_a_planner_scales_pools_and_writes_statuses_and_nothing_else(helm: Helm, values: dict[str, Any]) -> None:
+    found = rules(helm.render({**values, "planner": {"enabled": True}}), "plann")
+    written = {
+        (resource, verb)
+        for rule in found
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in {"list", "watch"}
+    }
+
+    assert readable(found) == {
+        (planners.INFERENCE_SERVICE.group, "inferenceservices"),
+        (planners.PREFILL_POOL.group, "prefillpools"),
+        (planners.DECODE_POOL.group, "decodepools"),
+        (planners.endpoints_of("x").group, "endpointslices"),
+    }
+    assert written == {
+        ("prefillpools/scale", "get"),
+        ("prefillpools/scale", "patch"),
+        ("decodepools/scale", "get"),
+        ("decodepools/scale", "patch"),
+        ("inferenceservices/status", "patch"),
+        ("leases", "create"),
+        ("leases", "get"),
+        ("leases", "update"),
+    }
 
 
 def test_in_one_namespace_only_the_job_before_the_release_reaches_the_cluster(helm: Helm) -> None:

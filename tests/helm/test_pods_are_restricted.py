@@ -21,9 +21,9 @@ def images(helm: Helm, values: dict[str, Any]) -> list[str]:
 
 
 def test_all_run_without_privileges(helm: Helm) -> None:
-    found = containers(helm)
+    found = containers(helm, {"planner": {"enabled": True}})
 
-    assert len(found) == 4
+    assert len(found) == 5
     for _, spec, container in found:
         assert spec["securityContext"]["runAsNonRoot"]
         assert spec["securityContext"]["runAsUser"] == 65532
@@ -36,13 +36,13 @@ def test_all_run_without_privileges(helm: Helm) -> None:
 
 
 def test_nothing_of_the_host_is_used(helm: Helm) -> None:
-    for _, spec in pod_specs(helm.render()):
+    for _, spec in pod_specs(helm.render({"planner": {"enabled": True}})):
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         assert {kind for volume in spec.get("volumes", ()) for kind in volume} <= {"name", "emptyDir", "configMap"}
 
 
 def test_every_container_says_what_it_needs_and_may_take(helm: Helm) -> None:
-    for _, _, container in containers(helm):
+    for _, _, container in containers(helm, {"planner": {"enabled": True}}):
         assert set(container["resources"]["requests"]) == {"cpu", "memory"}
         assert "memory" in container["resources"]["limits"]
 

@@ -17,7 +17,12 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("registry with a scheme", {"image": {"registry": "https://x"}}, ["/image/registry", "does not match pattern"]),
     ("budget of none", {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}, ["maxUnavailable", "want 1"]),
     ("our own label", {"operator": {"podLabels": {"inferplane.dev/component": "x"}}}, ["/operator/podLabels"]),
-    ("planner", {"planner": {"enabled": True}}, ["planner.enabled", "has no planner", "with an HPA or with KEDA"]),
+    ("planner in no time", {"planner": {"periodS": 0}}, ["/planner/periodS", "got 0, want 1"]),
+    (
+        "no account of the planner's",
+        {"planner": {"enabled": True, "serviceAccount": {"create": False}}},
+        ["planner.serviceAccount.name", "name the ServiceAccount that is there"],
+    ),
     (
         "no account",
         {"gateway": {"serviceAccount": {"create": False}}},

@@ -1,9 +1,6 @@
 {{/* What the schema cannot say: values that contradict each other.  Every message names the value and the fix. */}}
 {{- define "inferplane.check" -}}
-{{- if .Values.planner.enabled -}}
-{{- fail (printf "planner.enabled: version %s has no planner; leave it false and scale pools by hand, with an HPA or with KEDA" .Chart.AppVersion) -}}
-{{- end -}}
-{{- range $component := list "operator" "gateway" -}}
+{{- range $component := include "inferplane.components" . | fromJsonArray -}}
 {{- $account := (index $.Values $component).serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
 {{- fail (printf "%s.serviceAccount.name: create is false, so name the ServiceAccount that is there" $component) -}}

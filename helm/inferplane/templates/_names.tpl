@@ -53,3 +53,10 @@ at Helm's limit of 53 characters.  A text that has to be changed gets a digest o
 {{- $account.name -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The components that this release has, as JSON. */}}
+{{- define "inferplane.components" -}}
+{{- $components := list "operator" "gateway" -}}
+{{- if .Values.planner.enabled -}}{{- $components = append $components "planner" -}}{{- end -}}
+{{- toJson $components -}}
+{{- end -}}

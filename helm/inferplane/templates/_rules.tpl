@@ -71,3 +71,16 @@ No rule reads Secrets: the operator writes their names into Pods, and the kubele
   resources: [leaderworkersets]
   verbs: [list, watch]
 {{- end -}}
+
+{{- define "inferplane.rules.planner" -}}
+- apiGroups: [inferplane.dev]
+  resources: [inferenceservices, prefillpools, decodepools]
+  verbs: [list, watch]
+# get: what is scaled is looked at in the same moment, and whoever was there first wins.
+- apiGroups: [inferplane.dev]
+  resources: [prefillpools/scale, decodepools/scale]
+  verbs: [get, patch]
+- apiGroups: [inferplane.dev]
+  resources: [inferenceservices/status]
+  verbs: [patch]
+{{- end -}}
