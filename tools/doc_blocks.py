@@ -7,8 +7,11 @@ What is printed varies, so a line of `text` is a pattern: a figure matches any f
 anything, the width of columns does not count, and lines may be left out between two that are shown.
 """
 
+import os
 import re
-from collections.abc import Iterator
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,3 +89,25 @@ def _piece(text: str) -> str:
 def pages(folder: Path) -> list[Path]:
     """Return every page of the documentation."""
     return sorted(folder.rglob("*.md"))
+
+
+def typed(commands: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
+    """Run commands in a shell that stops at the first that fails; return its status and what it printed.
+
+    Raises subprocess.TimeoutExpired, with everything that it started gone.
+    """
+    with subprocess.Popen(  # noqa: S603 - the project's own pages
+        ["/bin/bash", "-euo", "pipefail", "-c", commands],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as shell:
+        try:
+            printed, _ = shell.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            raise
+        return shell.returncode, printed

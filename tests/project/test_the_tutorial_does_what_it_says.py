@@ -1,7 +1,6 @@
 """The tutorial is followed as a reader would, in a shell, and prints what it says."""
 
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doc_blocks import missing, steps
+from doc_blocks import missing, steps, typed
 
 PORT_OF_THE_PAGE = "8000"
 
@@ -34,12 +33,11 @@ def test_on_a_laptop(repository: Path, tmp_path: Path, shell: dict[str, str]) ->
     port = _free_port()
 
     for step in steps(page.replace(f":{PORT_OF_THE_PAGE}", f":{port}")):
-        done = _typed(step.commands.replace("up -f", f"up --port {port} -f"), tmp_path, shell)
+        commands = step.commands.replace("up -f", f"up --port {port} -f")
+        status, printed = typed(commands, tmp_path, shell, timeout_s=120)
 
-        assert done.returncode == 0, f"line {step.line}: {done.stdout}{done.stderr}"
-        assert missing(step.printed, done.stdout + done.stderr) == [], (
-            f"line {step.line} printed:\n{done.stdout}{done.stderr}"
-        )
+        assert status == 0, f"line {step.line} printed:\n{printed}"
+        assert missing(step.printed, printed) == [], f"line {step.line} printed:\n{printed}"
 
 
 def _free_port() -> int:
@@ -47,21 +45,3 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def _typed(commands: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    typed = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, err = typed.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        os.killpg(typed.pid, signal.SIGKILL)
-        raise
-    return subprocess.CompletedProcess(commands, typed.returncode, out, err)
