@@ -63,6 +63,14 @@ def test_an_objective_that_is_missed_says_which_limit_and_what_is_planned(
     assert words in found[2]
 
 
+def test_who_else_sets_the_replicas_is_named_while_the_objective_holds(running: Build) -> None:
+    cluster = running()
+    observe(cluster, plan={"verdict": "External", "reason": "kubectl sets the replicas, which are left alone"})
+
+    assert condition(cluster, "SLOMet")[:2] == ("True", "WithinObjective")
+    assert condition(cluster, "SLOMet")[2].endswith("; kubectl sets the replicas, which are left alone")
+
+
 def test_without_requests_nothing_is_claimed(running: Build) -> None:
     cluster = running()
     cluster.service["status"]["routing"] = {"requests": 0}

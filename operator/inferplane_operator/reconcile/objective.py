@@ -23,6 +23,8 @@ _NOBODY: Final = "nothing observes it: enable the planner"
 _DOUBTED: Final = 0.1
 """Share of requests from which on routing is not healthy: single workers start anew all the time."""
 _INFEASIBLE: Final = "Unattainable"
+_HINDERED: Final = frozenset({"External", "Limited", "Budget", "Pending", _INFEASIBLE})
+"""Verdicts of plans that cannot be carried out as they should be, which is said while the objective still holds."""
 _CAUSES: Final = {
     "events_off": Reason.EVENTS_OFF,
     "lost_events": Reason.EVENTS_LOST,
@@ -54,7 +56,9 @@ def slo_met(scene: Scene) -> Said:
     plan = section(scene.status, "plan")
     if not exceeded:
         share = f"{100 * float(slo.get('attainment', 0.0)):.1f} % of the requests were within both limits"
-        return Said(ConditionType.SLO_MET, ConditionStatus.TRUE, Reason.WITHIN_OBJECTIVE, share)
+        worth_saying = plan.get("verdict") in _HINDERED
+        message = f"{share}; {plan.get('reason', '')}" if worth_saying else share
+        return Said(ConditionType.SLO_MET, ConditionStatus.TRUE, Reason.WITHIN_OBJECTIVE, message)
     reason = Reason.INFEASIBLE if plan.get("verdict") == _INFEASIBLE else exceeded[0][0]
     message = "; ".join([text for _, text in exceeded] + ([str(plan["reason"])] if plan.get("reason") else []))
     return Said(ConditionType.SLO_MET, ConditionStatus.FALSE, reason, message)
