@@ -47,7 +47,7 @@ def test_any_combination_of_values_is_accepted(room: Cluster, chosen: dict[str, 
 
 def in_one_namespace(chosen: dict[str, Any]) -> dict[str, Any]:
     """Send everything to the one namespace that is there, with a priority that every cluster has."""
-    elsewhere = {"namespaceOverride", "watchNamespace"}
+    elsewhere = {"namespaceOverride", "watchNamespace", "monitoring"}  # whose kinds this cluster does not know
     kept = {key: value for key, value in chosen.items() if key not in elsewhere}
     for component in ("operator", "gateway"):
         if kept.get(component, {}).get("priorityClassName"):
