@@ -10,6 +10,7 @@ Invariant: bounded work and memory per report; a report of an unknown request ch
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from inferplane_api.proto import worker_pb2
@@ -17,7 +18,7 @@ from inferplane_router.core import cost
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.mismatch import Evidence
-from inferplane_router.core.placing import Appraisal
+from inferplane_router.core.placing import Appraisal, Choice
 from inferplane_router.core.records import Decision
 from inferplane_router.core.roster import Worker
 from inferplane_router.core.values import Mismatch
@@ -58,7 +59,7 @@ class Feedback:
         if ref is None or ref.worker_id != worker.entry.worker_id:
             return
         if report.outcome == worker_pb2.OUTCOME_OK:
-            self._learn(worker, slot, report, appraisal)
+            self._learn(worker, slot, report, appraisal, decision.choice)
         if decision.ask.tokens is not None and report.outcome in {
             worker_pb2.OUTCOME_OK,
             worker_pb2.OUTCOME_CLIENT_GONE,
@@ -73,7 +74,9 @@ class Feedback:
     def next_due(self) -> float | None:
         return self._tests[0].due if self._tests else None
 
-    def _learn(self, worker: Worker, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
+    def _learn(
+        self, worker: Worker, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal, choice: Choice
+    ) -> None:
         pool = worker.entry.pool
         model = self._fleet.pools[pool]
         then, prompt = appraisal.terms[slot], float(report.prompt_tokens)
@@ -90,11 +93,13 @@ class Feedback:
         if report.side != worker_pb2.ROLE_PREFILL:
             self.expected_output += _OUTPUT_GAIN * (report.output_tokens - self.expected_output)
         if handed_over and _is_time(report.transfer_s):
-            self._learn_transfer(slot, report, appraisal)
+            self._learn_transfer(slot, report, appraisal, choice)
         self._fleet.publish(pool)
 
-    def _learn_transfer(self, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal) -> None:
-        for source in map(int, appraisal.prefills):
+    def _learn_transfer(
+        self, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal, choice: Choice
+    ) -> None:
+        for source in chain(choice.prefills, appraisal.prefills.tolist()):  # mostly the first of all
             ref = appraisal.refs[source]
             if ref is not None and is_called(ref.worker_id, report.prefill_worker):
                 zones = int(self._fleet.tags[source, kernels.ZONE]), int(self._fleet.tags[slot, kernels.ZONE])

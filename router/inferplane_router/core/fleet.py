@@ -140,6 +140,8 @@ class Fleet:
         self.pools: dict[str, PoolModel] = {}
         self.transfers = TransferModels(settings)
         self.pool_of: dict[int, str] = {}
+        self._slots_of: dict[str, Slots] = {}
+        """The slots of a pool, as far as they have been looked up since its workers changed."""
         self._revisions: dict[str, int] = {}
         self._zones: dict[str, int] = {}
         self.counts: Counts = np.zeros((self.size, PLANES), np.int32)
@@ -210,7 +212,7 @@ class Fleet:
                 space.overlay.drop_target(slot)
                 space.trust(slot, exact=False)
             self.space_of[slot] = -1
-            self.pool_of.pop(slot, None)
+            self._slots_of.pop(self.pool_of.pop(slot, ""), None)
             self._standings.pop(slot, None)
             self._doubted.pop(slot, None)
             for mask in self.adapters.values():
@@ -255,6 +257,8 @@ class Fleet:
         self.kv_blocks[slot] = min(kv_blocks, _UNLIMITED)
         self.identities[slot] = _identity(ref)
         self.refs = (*self.refs[:slot], ref, *self.refs[slot + 1 :])
+        self._slots_of.pop(self.pool_of.get(slot, ""), None)
+        self._slots_of.pop(pool, None)
         self.pool_of[slot] = pool
         if pool not in self.pools:
             self.pools[pool] = PoolModel(self.settings)
@@ -282,18 +286,18 @@ class Fleet:
 
     def publish(self, pool: str) -> None:
         """Write a pool's learned speeds into the rows of its targets."""
-        model = self.pools[pool]
-        for slot, name in self.pool_of.items():
-            if name == pool:
-                self.write_speeds(slot, model)
+        slots = self._slots_of.get(pool)
+        if slots is None:
+            found = [slot for slot, name in self.pool_of.items() if name == pool]
+            slots = self._slots_of[pool] = np.array(found, np.int64)
+        self.write_speeds(slots, self.pools[pool])
 
-    def write_speeds(self, slot: int, model: PoolModel) -> None:
-        """Write into one target's row: a worker of many ranks describes each of them."""
-        row = self.speeds[slot]
-        row[PREFILL_BASE : PREFILL_BASE + 3] = model.prefill.coefficients
-        row[PREFILL_SPREAD] = model.prefill.spread
-        row[STEP_BASE : STEP_BASE + 3] = model.step.coefficients
-        row[STEP_SPREAD] = model.step.spread
+    def write_speeds(self, slots: int | Slots, model: PoolModel) -> None:
+        """Write into the rows of these targets; a worker of many ranks describes each of them."""
+        self.speeds[slots, PREFILL_BASE : PREFILL_BASE + 3] = model.prefill.coefficients
+        self.speeds[slots, PREFILL_SPREAD] = model.prefill.spread
+        self.speeds[slots, STEP_BASE : STEP_BASE + 3] = model.step.coefficients
+        self.speeds[slots, STEP_SPREAD] = model.step.spread
 
     def find(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> list[Hashes]:
         """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""

@@ -3,14 +3,19 @@
 Problem: engines differ by model, accelerator and version, so their speeds must be learned while they serve.
 Idea: linear models of few coefficients, updated with every observation, old ones forgotten slowly.
 Trade-off: linear in hand-picked features; what they miss shows up in the residuals.
+One kernel an observation: a finished request teaches three models, and a dozen of small array operations each would
+cost more than its choice did.
 Invariants: coefficients stay within bounds around the prior; forgetting stops when observations carry no news
 (otherwise the gain winds up and one outlier throws the model over); a single observation moves by a bounded amount.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from inferplane_engine.compiled import kernel
 
 Vector = NDArray[np.float64]
 
@@ -31,6 +36,36 @@ class Learning:
     """Forgetting stops where variance would exceed this."""
     outlier: float = 4.0
     """Errors beyond this many times the prediction do not widen the spread further."""
+
+
+@kernel
+def _update(  # noqa: PLR0917  # kernels take positional arguments only
+    scaled: Vector,
+    covariance: Vector,
+    inputs: Vector,
+    error: float,
+    noise: float,
+    forgetting: float,
+    most: float,
+    reach: float,
+) -> None:
+    """Move `scaled` and `covariance` by one observation whose relative error is `error`; forget below `most`."""
+    n = inputs.shape[0]
+    seen = np.zeros(n)
+    certainty = forgetting * noise
+    for i in range(n):
+        for j in range(n):
+            seen[i] += covariance[i, j] * inputs[j]
+        certainty += inputs[i] * seen[i]
+    trace = 0.0
+    for i in range(n):
+        gain = seen[i] / certainty
+        scaled[i] = min(reach, max(1.0 / reach, scaled[i] + gain * error))
+        for j in range(n):
+            covariance[i, j] -= gain * seen[j]
+        trace += covariance[i, i]
+    if trace / forgetting < most:
+        covariance /= forgetting
 
 
 class LinearModel:
@@ -57,17 +92,15 @@ class LinearModel:
         settings = self._settings
         inputs = features * self._prior
         predicted = float(self._scaled @ inputs)
-        if predicted <= 0 or not np.isfinite(observed) or observed < 0:
+        if predicted <= 0 or not math.isfinite(observed) or observed < 0:
             return 1.0
         self.spread += 0.05 * (min(abs(observed - predicted) / predicted, settings.outlier) - self.spread)
         # Relative to the larger of both: long requests do not drown short ones, an outlier hardly counts.
         scale = max(predicted, observed)
-        inputs, error = inputs / scale, (observed - predicted) / scale
-        seen = self._covariance @ inputs
-        gain = seen / (settings.forgetting * settings.noise + float(inputs @ seen))
-        self._scaled = np.clip(self._scaled + gain * error, 1 / settings.reach, settings.reach)
-        covariance = self._covariance - np.outer(gain, seen)
-        forgotten = covariance / settings.forgetting
-        self._covariance = forgotten if float(np.trace(forgotten)) < settings.most_gain * len(inputs) else covariance
+        inputs /= scale
+        most = settings.most_gain * inputs.shape[0]
+        error = (observed - predicted) / scale
+        noise, forgetting, reach = settings.noise, settings.forgetting, settings.reach
+        _update(self._scaled, self._covariance, inputs, error, noise, forgetting, most, reach)
         self.observations += 1
         return observed / predicted

@@ -10,8 +10,9 @@ Invariant: a bit is set exactly while some entry owns it.
 """
 
 import heapq
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -24,9 +25,8 @@ _FULL: Final = 0.5
 """Predictions are few and most look-ups find nothing, which costs least in tables that are half empty."""
 _UNBOUNDED: Final = 1 << 60
 """Predictions go with time, and with the number of blocks that an engine holds."""
-_Key = TypeVar("_Key", int, str)
-_Numbers = dict[int, None]
-"""A set in order of arrival."""
+_Arrivals = OrderedDict[int, None]
+"""Numbers of entries in order of arrival; the first is found at once, which a dict that lost many does not promise."""
 
 
 @dataclass(slots=True)
@@ -46,8 +46,8 @@ class Overlay:
         self._owners = Table(words=1, full=_FULL, most_bytes=_UNBOUNDED)
         self._none: Cells = np.zeros(words + 1, np.uint64)
         self._entries: dict[int, _Entry] = {}
-        self._of_request: dict[str, _Numbers] = {}
-        self._of_target: dict[int, _Numbers] = {}
+        self._of_request: dict[str, tuple[int, ...]] = {}
+        self._of_target: dict[int, _Arrivals] = {}
         self._blocks: dict[int, int] = {}
         self._due: list[tuple[float, int]] = []
         self._next = 1
@@ -82,13 +82,15 @@ class Overlay:
             return
         number, self._next = self._next, self._next + 1
         self._entries[number] = _Entry(request_id, target, keys, until)
-        self._of_request.setdefault(request_id, {})[number] = None
-        self._of_target.setdefault(target, {})[number] = None
+        self._of_request[request_id] = (*self._of_request.get(request_id, ()), number)
+        if (arrivals := self._of_target.get(target)) is None:
+            arrivals = self._of_target[target] = _Arrivals()
+        arrivals[number] = None
         self._blocks[target] = self._blocks.get(target, 0) + keys.shape[0]
         heapq.heappush(self._due, (until, number))
         self._own(target, keys, number)
-        while at_most and self._blocks[target] > at_most and len(self._of_target[target]) > 1:
-            self._drop(next(iter(self._of_target[target])))
+        while at_most and self._blocks[target] > at_most and len(arrivals) > 1:
+            self._drop(next(iter(arrivals)))
 
     def shorten(self, request_id: str, target: int, until: float) -> None:
         """Let a request's entries at a target end earlier."""
@@ -100,7 +102,7 @@ class Overlay:
 
     def forget(self, request_id: str, target: int | None = None) -> None:
         """Take back what a request predicted, at one target or everywhere."""
-        for number in tuple(self._of_request.get(request_id, ())):
+        for number in self._of_request.get(request_id, ()):
             if target is None or self._entries[number].target == target:
                 self._drop(number)
 
@@ -133,21 +135,23 @@ class Overlay:
 
     def _disown(self, target: int, keys: Hashes, number: int) -> None:
         bits, owners = self._bits, self._owners
-        kernels.disown(bits.cells, bits.width, owners.cells, owners.width, keys, target, number)
+        freed = kernels.disown(bits.cells, bits.width, owners.cells, owners.width, keys, target, number)
+        bits.used -= freed[0]
+        owners.used -= freed[1]
 
     def _drop(self, number: int) -> None:
         entry = self._entries.pop(number)
         self._disown(entry.target, entry.keys, number)
-        _discard(self._of_request, entry.request_id, number)
-        _discard(self._of_target, entry.target, number)
+        self._leave_request(entry.request_id, number)
+        arrivals = self._of_target[entry.target]
+        del arrivals[number]
         self._blocks[entry.target] -= entry.keys.shape[0]
-        if entry.target not in self._of_target:
-            del self._blocks[entry.target]
+        if not arrivals:
+            del self._of_target[entry.target], self._blocks[entry.target]
 
-
-def _discard(index: dict[_Key, _Numbers], key: _Key, number: int) -> None:
-    """Take a number out of an index of numbers; an empty set goes with it."""
-    numbers = index[key]
-    del numbers[number]
-    if not numbers:
-        del index[key]
+    def _leave_request(self, request_id: str, number: int) -> None:
+        others = tuple([each for each in self._of_request[request_id] if each != number])
+        if others:
+            self._of_request[request_id] = others
+        else:
+            del self._of_request[request_id]

@@ -1,6 +1,9 @@
 """Array kernels of the overlay: who predicted a (block, target) last.
 
 A second table of the index's kind, keyed by a mixture of block and target, holds the owner's number in its one word.
+Predictions come and go with every request, and nobody else reads these tables: a row that nobody needs is taken out at
+once, and those behind it move up.  So a table has no dead rows, and is built anew only to grow, never within a pick
+that has the bad luck to come when it is full of them.
 """
 
 import numpy as np
@@ -25,17 +28,35 @@ def _pair(key: np.uint64, target: np.uint64) -> np.uint64:
 
 @inline
 def _row_for(cells: Cells, width: np.uint64, key: np.uint64, slots: np.uint64) -> np.uint64:
-    """Return the row that a key has or may take: its own, else a dead one on its way, else the empty one at its end."""
+    """Return the row that a key has, or may take."""
     end = slots * width
     row = home(key, slots, width)
-    dead = end
     while cells[row] != key and cells[row] != ZERO:
-        if dead == end and is_dead(cells, row, width):
-            dead = row
         row += width
         if row == end:
             row = ZERO
-    return dead if cells[row] == ZERO and dead != end else row
+    return row
+
+
+@inline
+def _take_out(cells: Cells, width: np.uint64, row: np.uint64, slots: np.uint64) -> None:
+    """Empty a row; whoever could not be found beyond the gap moves into it, and leaves a gap in turn."""
+    end, gap, at = slots * width, row, row
+    while True:
+        at += width
+        if at == end:
+            at = ZERO
+        if cells[at] == ZERO:
+            break
+        wanted = home(cells[at], slots, width)
+        displaced = at - wanted if at >= wanted else at + end - wanted
+        beyond = at - gap if at >= gap else at + end - gap
+        if displaced >= beyond:
+            for column in range(width):
+                cells[gap + np.uint64(column)] = cells[at + np.uint64(column)]
+            gap = at
+    for column in range(width):
+        cells[gap + np.uint64(column)] = ZERO
 
 
 @kernel
@@ -69,8 +90,9 @@ def own(  # noqa: PLR0917  # kernels take positional arguments only
 @kernel
 def disown(  # noqa: PLR0917  # kernels take positional arguments only
     bits: Cells, bits_width: np.uint64, owners: Cells, width: np.uint64, keys: Words, target: int, owner: int
-) -> None:
-    """Clear owner and bit of every key that `owner` owns, of every owned key when `owner` is 0."""
+) -> tuple[int, int]:
+    """Take out every key that `owner` owns, every owned key when `owner` is 0; return how many slots came free."""
+    freed_bits, freed_owners = 0, 0
     number, only = np.uint64(target), np.uint64(owner)
     column, bit = _ONE + (number >> _R6), _ONE << (number & _M63)
     slots, bit_slots = slots_of(owners, width), slots_of(bits, bits_width)
@@ -83,7 +105,11 @@ def disown(  # noqa: PLR0917  # kernels take positional arguments only
         holder = owners[row + _ONE]
         if holder == ZERO or (only != ZERO and holder != only):  # noqa: PLR1714  # numba has no tuple membership
             continue
-        owners[row + _ONE] = ZERO
+        _take_out(owners, width, row, slots)
+        freed_owners += 1
         found = row_of(bits, keys[at], bit_slots, bits_width)
-        if found != bit_slots * bits_width:
-            bits[found + column] &= ~bit
+        bits[found + column] &= ~bit
+        if found != bit_slots * bits_width and is_dead(bits, found, bits_width):
+            _take_out(bits, bits_width, found, bit_slots)
+            freed_bits += 1
+    return freed_bits, freed_owners

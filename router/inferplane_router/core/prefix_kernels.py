@@ -1,7 +1,9 @@
 """The array kernel that finds the longest reusable prefix on every target at once.
 
 Targets are bits: a word of 64 walks the prompt's blocks together, and single targets are only looked at when the set
-of those that still match changes.  Blocks are looked up a chunk ahead, so that cache misses overlap.
+of those that still match changes.  Blocks are looked up a chunk ahead, so that cache misses overlap; in a table that
+nobody who still matches has lived off so far, they are looked up when somebody needs it: the tail of a prompt is often
+predicted and not stored, its beginning stored and not predicted, and misses are the dearest look-ups.
 """
 
 import numpy as np
@@ -116,6 +118,17 @@ def _trim(  # noqa: PLR0917  # kernels take positional arguments only
 
 
 @inline
+def _any_trimmed(hybrid: Words, drops: Words) -> bool:
+    """Whether some target's prefix has to be shortened."""
+    found = ZERO
+    for word in hybrid:
+        found |= np.uint64(word)
+    for drop in drops:
+        found |= np.uint64(drop)
+    return bool(found != ZERO)
+
+
+@inline
 def _walk_lower(  # noqa: PLR0917  # kernels take positional arguments only
     cells: Cells,
     columns: Words,
@@ -177,12 +190,19 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
     lower = columns[HOST] != ZERO or columns[DISK] != ZERO or columns[REMOTE] != ZERO
     guessing = guesses.shape[0] > words + 1
     guessed = np.zeros(n, np.uint64)
+    trims = _any_trimmed(hybrid, drops)
+    firms, strays = ALL, ALL  # whether a target lives off the index, and whether one lives off predictions
     first, last = 0, min(n, _FIRST_CHUNK)
     while first < last:
-        _look_up(cells, width, keys, first, last, rows)
-        if guessing:
+        known_from, guessed_from = last, last  # blocks of this chunk that are looked up so far, to its end
+        if lower or trims or firms != ZERO:
+            _look_up(cells, width, keys, first, last, rows)
+            known_from = first
+        if guessing and (lower or trims or strays != ZERO):
             _look_up(guesses, guess_width, keys, first, last, guessed)
+            guessed_from = first
         alive = ZERO
+        firms, strays = ZERO, ZERO
         for word in range(words):
             offset = columns[DEVICE] + np.uint64(word)
             guess_offset = ONE + np.uint64(word)
@@ -197,32 +217,59 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
                         firm &= ~fallen
                         if firm == ZERO:
                             break
-                state[word, DEVICE], state[word, FIRM] = firm & trust, firm
-                alive |= firm
-                continue
-            for at in range(first, last):
-                own = cells[rows[at] + offset]
-                here = own & trust
-                if guessing:
-                    here |= guesses[guessed[at] + guess_offset]
-                fallen = device & ~here
-                if fallen != ZERO:
-                    _add_run(counts, word, fallen, DEVICE, at)
-                    device &= here
-                if firm & ~own != ZERO:
-                    _add_run(counts, word, firm & ~own, FIRM, at)
-                    firm &= own
-                if lower:
+                device = firm & trust
+            elif not lower:
+                for at in range(first, last):
+                    here = ZERO
+                    if firm != ZERO:
+                        own = cells[rows[at] + offset]
+                        here = own & trust
+                        if firm & ~own != ZERO:
+                            _add_run(counts, word, firm & ~own, FIRM, at)
+                            firm &= own
+                        asked_index = True
+                    else:
+                        asked_index = False
+                    if device & ~here != ZERO:
+                        if at < guessed_from:
+                            _look_up(guesses, guess_width, keys, at, guessed_from, guessed)
+                            guessed_from = at
+                        here |= guesses[guessed[at] + guess_offset]
+                        if device & ~here != ZERO and not asked_index:
+                            if at < known_from:
+                                _look_up(cells, width, keys, at, known_from, rows)
+                                known_from = at
+                            here |= cells[rows[at] + offset] & trust
+                        fallen = device & ~here
+                        if fallen != ZERO:
+                            _add_run(counts, word, fallen, DEVICE, at)
+                            device &= here
+                    if device | firm == ZERO:
+                        break
+            else:
+                for at in range(first, last):
+                    own = cells[rows[at] + offset]
+                    here = own & trust
+                    if guessing:
+                        here |= guesses[guessed[at] + guess_offset]
+                    fallen = device & ~here
+                    if fallen != ZERO:
+                        _add_run(counts, word, fallen, DEVICE, at)
+                        device &= here
+                    if firm & ~own != ZERO:
+                        _add_run(counts, word, firm & ~own, FIRM, at)
+                        firm &= own
                     going = (state[word, HOST] | state[word, DISK] | state[word, REMOTE] | fallen) & trust
                     if going != ZERO:
                         _walk_lower(cells, columns, rows[at], going, attached, word, at, state, began, counts)
                         going = state[word, HOST] | state[word, DISK] | state[word, REMOTE]
                     if device | firm | going == ZERO:
                         break
-                elif device | firm == ZERO:
-                    break
+                alive |= state[word, HOST] | state[word, DISK] | state[word, REMOTE]
             state[word, DEVICE], state[word, FIRM] = device, firm
-            alive |= device | firm | state[word, HOST] | state[word, DISK] | state[word, REMOTE]
+            firms |= firm
+            strays |= device & ~firm
+            alive |= device | firm
         if alive == ZERO:
             break
         first, last = last, min(n, last + _CHUNK)
@@ -231,6 +278,8 @@ def find(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registe
             _add_run(counts, word, state[word, tier], tier, n)
         for tier in (HOST, DISK, REMOTE):
             _add_run(counts, word, state[word, tier], tier, n - began[word])
+    if not trims:
+        return
     for target in range(64 * words):
         is_hybrid = (hybrid[target >> 6] >> np.uint64(target & 63)) & ONE != ZERO
         drop = np.int64(drops[target])

@@ -1,7 +1,8 @@
 """The array kernel of the kv-aware policy: one pass over targets, one over (prefill, decode) pairs.
 
 Terms of a target are computed once; a pair then costs a handful of additions and one comparison with the limit, so
-thousands of pairs fit into tens of microseconds.  See `cost` for what the terms mean.
+thousands of pairs fit into tens of microseconds.  What a pair needs of its prefill target lies side by side.  See
+`cost` for what the terms mean.
 """
 
 from typing import Final
@@ -44,6 +45,10 @@ QUESTION: Final = 16
 PREFILLED_S, PREFILL_OTHERS, TPOT_S, DECODE_COST, HIT_TOKENS, WAIT_S, STALL_S = 0, 1, 2, 3, 4, 5, 6
 FIRM_TOKENS, SPREAD, WAS_AHEAD, WAS_IN_FLIGHT, WAS_CONTEXT = 7, 8, 9, 10, 11
 TERMS: Final = 12
+
+# Columns of what `choose` keeps of a prefill target.
+_PREFILLED, _OTHERS, _SPREAD, _HITS, _BASE, _PER_TOKEN = 0, 1, 2, 3, 4, 5
+_KEPT: Final = 6
 
 FALLBACKS: Final = 3
 """Prefill targets named in one answer, best first."""
@@ -148,13 +153,48 @@ def _alone_cost(d: int, terms: Terms, question: Floats) -> float:
 
 
 @inline
-def _pair_ttft(  # noqa: PLR0917  # kernels take positional arguments only
-    p: int, d: int, terms: Terms, tags: Slots, base: Floats, per_token: Floats, question: Floats
-) -> float:
-    moved = max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
-    source, destination = tags[p, ZONE], tags[d, ZONE]
-    transfer = base[source, destination] + per_token[source, destination] * moved
-    return float(terms[p, PREFILLED_S] + transfer + terms[d, TPOT_S])
+def _sources(
+    terms: Terms, question: Floats, prefills: Slots, identities: NDArray[np.uint64], seed: np.uint64
+) -> tuple[Floats, NDArray[np.uint64], NDArray[np.bool_]]:
+    """Lay side by side what pairs need of each prefill target, with its rank and whether it has room."""
+    m = prefills.shape[0]
+    kept, ranks, roomy = np.empty((m, _KEPT)), np.empty(m, np.uint64), np.empty(m, np.bool_)
+    for j in range(m):
+        p = prefills[j]
+        kept[j, _PREFILLED], kept[j, _OTHERS] = terms[p, PREFILLED_S], terms[p, PREFILL_OTHERS]
+        kept[j, _SPREAD], kept[j, _HITS] = terms[p, SPREAD], terms[p, HIT_TOKENS]
+        ranks[j] = _shuffle(seed, np.uint64(identities[p]))
+        roomy[j] = question[PAIRED] != 0.0 and terms[p, WAIT_S] <= question[HOLD]
+    return kept, ranks, roomy
+
+
+@inline
+def _link(  # noqa: PLR0917  # kernels take positional arguments only
+    kept: Floats, tags: Slots, prefills: Slots, destination: int, base: Floats, per_token: Floats
+) -> None:
+    """Note what a transfer to this zone takes from each prefill target."""
+    for j in range(prefills.shape[0]):
+        source = tags[prefills[j], ZONE]
+        kept[j, _BASE], kept[j, _PER_TOKEN] = base[source, destination], per_token[source, destination]
+
+
+@inline
+def _pair_ttft(kept: Floats, j: int, moved: float, tpot: float) -> float:
+    return float(kept[j, _PREFILLED] + (kept[j, _BASE] + kept[j, _PER_TOKEN] * moved) + tpot)
+
+
+@inline
+def _fall_back(row: Floats, prefills: Slots, chosen: Slots) -> None:
+    """Write the cheapest other prefill targets behind the chosen one."""
+    for place in range(2, min(chosen.shape[0], FALLBACKS + 1)):
+        at = -1
+        for j in range(prefills.shape[0]):
+            if row[j] < np.inf and (at < 0 or row[j] < row[at]):
+                at = j
+        if at < 0:
+            break
+        chosen[place] = prefills[at]
+        row[at] = np.inf
 
 
 @kernel
@@ -178,28 +218,30 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
     """
     chosen[:] = -1
     n, m = decodes.shape[0], prefills.shape[0]
+    kept, ranks, roomy = _sources(terms, question, prefills, identities, seed)
     costs = np.full((n, m + 1), np.inf)
     best, best_ttft, spread = np.inf, 0.0, 0.0
+    linked = -1
     for i in range(n):
         d = decodes[i]
         if terms[d, WAS_IN_FLIGHT] >= tags[d, MOST_REQUESTS]:
             continue
+        tpot = float(terms[d, TPOT_S])
         if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and terms[d, WAIT_S] <= question[HOLD]:
             costs[i, m] = _alone_cost(d, terms, question)
             if costs[i, m] < best:
-                best, best_ttft = costs[i, m], terms[d, PREFILLED_S] + terms[d, TPOT_S]
-                spread = terms[d, SPREAD]
-        if question[PAIRED] == 0.0:
-            continue
+                best, best_ttft, spread = costs[i, m], terms[d, PREFILLED_S] + tpot, terms[d, SPREAD]
+        if m and tags[d, ZONE] != linked:
+            linked = tags[d, ZONE]
+            _link(kept, tags, prefills, linked, base, per_token)
+        decoding, moved = float(terms[d, DECODE_COST]), max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
         for j in range(m):
-            p = prefills[j]
-            if tags[p, REVISION] != tags[d, REVISION] or terms[p, WAIT_S] > question[HOLD]:
+            if not roomy[j] or tags[prefills[j], REVISION] != tags[d, REVISION]:
                 continue
-            ttft = _pair_ttft(p, d, terms, tags, base, per_token, question)
-            fixed = terms[d, DECODE_COST] + terms[p, PREFILL_OTHERS]
-            costs[i, j] = _cost(ttft, terms[p, SPREAD], fixed, question)
+            ttft = _pair_ttft(kept, j, moved, tpot)
+            costs[i, j] = _cost(ttft, kept[j, _SPREAD], decoding + kept[j, _OTHERS], question)
             if costs[i, j] < best:
-                best, best_ttft, spread = costs[i, j], ttft, terms[p, SPREAD]
+                best, best_ttft, spread = costs[i, j], ttft, kept[j, _SPREAD]
     if best == np.inf:
         return best, 0.0, 0.0
     near = question[NEAR] + question[NEAR_SHARE] * best + 0.5 * question[OWN_LATENCY] * spread * best_ttft
@@ -207,28 +249,22 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
     row, column = 0, 0
     for i in range(n):
         d = decodes[i]
+        own, held = _shuffle(seed, np.uint64(identities[d])), float(terms[d, HIT_TOKENS])
         for j in range(m + 1):
             if costs[i, j] > best + near:
                 continue
-            p = d if j == m else prefills[j]
-            hits = terms[p, HIT_TOKENS] + (terms[d, HIT_TOKENS] if j != m else 0.0)
-            shuffled = _shuffle(seed, np.uint64(identities[d])) + _shuffle(seed, np.uint64(identities[p]))
+            hits = held if j == m else kept[j, _HITS] + held
+            shuffled = own + (own if j == m else ranks[j])
             if hits > most or (hits == most and shuffled > rank):
                 most, rank, row, column = hits, shuffled, i, j
     d = decodes[row]
     chosen[0] = d
-    if column == m:
-        return costs[row, m], terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, TPOT_S]
-    chosen[1] = prefills[column]
+    tpot = float(terms[d, TPOT_S])
     cost = costs[row, column]
+    if column == m:
+        return cost, terms[d, PREFILLED_S] + tpot, tpot
+    chosen[1] = prefills[column]
     costs[row, column] = np.inf
-    for place in range(2, min(chosen.shape[0], FALLBACKS + 1)):
-        at = -1
-        for j in range(m):
-            if costs[row, j] < np.inf and (at < 0 or costs[row, j] < costs[row, at]):
-                at = j
-        if at < 0:
-            break
-        chosen[place] = prefills[at]
-        costs[row, at] = np.inf
-    return cost, _pair_ttft(chosen[1], d, terms, tags, base, per_token, question), terms[d, TPOT_S]
+    _fall_back(costs[row], prefills, chosen)
+    _link(kept, tags, prefills, tags[d, ZONE], base, per_token)
+    return cost, _pair_ttft(kept, column, max(0.0, question[PROMPT] - terms[d, HIT_TOKENS]), tpot), tpot

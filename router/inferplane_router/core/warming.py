@@ -12,6 +12,7 @@ import numpy as np
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.capabilities import Capability
+from inferplane_router.core.plugins.round_robin import RoundRobin
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Ask, ResolvedModel
 
@@ -24,6 +25,7 @@ def warm() -> None:
     service = CatalogueService(name="warm", served_names=("warm",))
     roles = {"p": WorkerRole.PREFILL, "d": WorkerRole.DECODE}
     entries = tuple(_entry(name, role) for name, role in roles.items())
+    in_steps = CatalogueService(name="warm", served_names=("warm",), policy=RoundRobin.name)  # kernels one by one
     core.apply_catalogue(Catalogue(services=(service,), workers=entries), 0.0)
     for name in roles:
         core.worker_connected(name, 0.0)
@@ -35,6 +37,8 @@ def warm() -> None:
         raise TypeError("the core does not know the service that it was just given")
     tokens = np.arange(3 * _BLOCK, dtype=np.int32)
     core.pick(Ask("warm", model, tokens, salt="warm"), 0.0)
+    core.apply_catalogue(Catalogue(services=(in_steps,), workers=entries), 0.0)
+    core.pick(Ask("in steps", model, tokens, salt="warm"), 0.0)
     core.explain("warm")
     report = worker_pb2.RequestReport(
         request_id="warm", router_epoch=1, outcome=worker_pb2.OUTCOME_OK, cached_tokens_known=True, prefill_worker="p"
