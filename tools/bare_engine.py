@@ -47,6 +47,7 @@ class EngineSpec:
     max_model_len: int = 4096
     block_size: int = 32
     arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -69,7 +70,9 @@ class BareEngine:
         events, replay = (f"ipc://{folder}/{spec.name}.{kind}" for kind in ("events", "replay"))
         log = folder / f"{spec.name}.log"
         with log.open("wb") as output:
-            process = _spawn(_command(spec, port, events, replay), _environment(side_channel), output)
+            process = _spawn(
+                _command(spec, port, events, replay), {**_environment(side_channel), **dict(spec.environment)}, output
+            )
         return cls(spec, f"http://127.0.0.1:{port}", events, replay, log, process)
 
     def wait_ready(self, limit_s: float) -> float:

@@ -95,10 +95,12 @@ def engine_salt(tenant: str, client_salt: str) -> str | None:
     """Derive the salt that an engine sees from the tenant and the client's salt; None when there is neither.
 
     One-way and injective in the pair: a client can reach no other tenant's blocks, whatever salt it sends.
+    It begins with a digest of the tenant alone, by which a KV store knows whose blocks are whose.
     """
     if not tenant and not client_salt:
         return None
-    return "ip-" + _digest(("salt", tenant, client_salt), size=16).hex()
+    owner = _digest(("tenant", tenant), size=8) if tenant else bytes(8)
+    return f"ip-{owner.hex()}-{_digest(('salt', tenant, client_salt), size=16).hex()}"
 
 
 def _plain(array: _Array) -> _Array:
