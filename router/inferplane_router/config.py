@@ -74,7 +74,9 @@ class LimitSettings:
     max_header_bytes: int = setting(help="bytes", default=Limits().max_header_bytes, minimum=1024)
     header_timeout_s: float = setting(help="seconds", default=10.0, minimum=0.1)
     body_timeout_s: float = setting(help="seconds", default=60.0, minimum=0.1)
+    least_body_rate: int = setting(help="bytes a second of a body, on average", default=1024, minimum=1)
     idle_timeout_s: float = setting(help="seconds", default=75.0, minimum=0.1)
+    stall_timeout_s: float = setting(help="seconds without a byte taken of an answer", default=60.0, minimum=0.1)
     max_connections: int = setting(help="count", default=10_000, minimum=1)
 
     def limits(self) -> Limits:
@@ -83,7 +85,9 @@ class LimitSettings:
             max_header_bytes=self.max_header_bytes,
             header_timeout_s=self.header_timeout_s,
             body_timeout_s=self.body_timeout_s,
+            least_body_rate=self.least_body_rate,
             idle_timeout_s=self.idle_timeout_s,
+            stall_timeout_s=self.stall_timeout_s,
             max_connections=self.max_connections,
         )
 

@@ -11,7 +11,14 @@ from inferplane_runtime.http.api import Exchange, Headers, Limits, Request, Resp
 from inferplane_runtime.http.server import HttpServer, ServerConnection
 from inferplane_runtime.http.testing import MemoryTransport
 
-LIMITS = Limits(max_body_bytes=1000, header_timeout_s=10, body_timeout_s=60, idle_timeout_s=75, max_connections=2)
+LIMITS = Limits(
+    max_body_bytes=1000,
+    header_timeout_s=10,
+    body_timeout_s=60,
+    least_body_rate=5,
+    idle_timeout_s=75,
+    max_connections=2,
+)
 GET = b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n"
 SSE = ResponseHead(200, Headers(((b"content-type", b"text/event-stream"),)))
 
@@ -239,15 +246,15 @@ def test_a_slow_head_is_answered_408_however_it_trickles() -> None:
 def test_a_body_that_stalls_is_answered_408_and_one_that_goes_on_is_not() -> None:
     world = World()
     stalled, slow = world.connect(), world.connect()
-    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n"
     for client in (stalled, slow):
         client.send(head)
     for _ in range(3):
         world.advance(40)
-        slow.send(b"x")
+        slow.send(b"x" * 300)
 
     assert stalled.statuses == [408]
-    assert [request.body for request, _ in world.seen] == [b"xxx"]
+    assert [request.body for request, _ in world.seen] == [b"x" * 900]
 
 
 def test_an_idle_connection_is_closed_without_a_word() -> None:

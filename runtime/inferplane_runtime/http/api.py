@@ -73,6 +73,10 @@ class Limits:
     """From the first byte of a request to the end of its head."""
     body_timeout_s: float = 60.0
     """Longest silence while a body is awaited."""
+    least_body_rate: int = 1024
+    """Bytes a second, beyond `body_timeout_s`: a body that trickles holds a connection for ever."""
+    stall_timeout_s: float = 60.0
+    """A client that takes nothing of what waits for it is reset after this."""
     idle_timeout_s: float = 75.0
     """Keep-alive connections without a request are closed after this."""
     max_connections: int = 10_000

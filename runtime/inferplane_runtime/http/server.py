@@ -27,6 +27,7 @@ _TICK_S = 0.25
 _LINGER_S = 5.0
 _LINGER_BYTES = 256 * 1024 * 1024
 _NEVER = float("inf")
+_NOT_WATCHED = -1
 _log = structlog.get_logger("inferplane.http")
 
 
@@ -149,12 +150,15 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_advancing",
         "_awaited",
+        "_body_began",
+        "_body_bytes",
         "_current",
         "_lingered",
         "_lingering",
         "_parser",
         "_reading",
         "_served",
+        "_unsent",
         "deadline",
         "server",
         "transport",
@@ -173,6 +177,8 @@ class ServerConnection(asyncio.Protocol):
         self._served = False
         self._lingering = False
         self._lingered = 0
+        self._body_began, self._body_bytes = 0.0, 0
+        self._unsent = _NOT_WATCHED
 
     # Called by the loop.
 
@@ -193,6 +199,7 @@ class ServerConnection(asyncio.Protocol):
             self._discard(len(data))
             return
         parser = self._parser
+        self._body_bytes += len(data)
         parser.feed(data)
         if self._current is None:
             self._advance()
@@ -213,12 +220,17 @@ class ServerConnection(asyncio.Protocol):
             current.client_gone()
 
     def pause_writing(self) -> None:
+        self._watch()
         if self._current is not None:
             self._current.pressed(on=True)
 
     def resume_writing(self) -> None:
+        if self._unsent != _NOT_WATCHED:
+            self._unsent, self.deadline = _NOT_WATCHED, _NEVER
         if self._current is not None:
             self._current.pressed(on=False)
+        elif not self._lingering and not self.transport.is_closing():
+            self._advance()
 
     # Called by the exchange and the server.
 
@@ -255,14 +267,34 @@ class ServerConnection(asyncio.Protocol):
             self.deadline = min(self.deadline, self.server.now() + self.server.limits.header_timeout_s)
 
     def expired(self) -> None:
+        if self._unsent != _NOT_WATCHED:
+            self._look_at_unsent()
+            return
         if self._lingering or self._parser.phase is ReadPhase.IDLE:
-            self.transport.abort() if self._lingering else self.transport.close()
             self.deadline = _NEVER
+            self.transport.abort() if self._lingering else self._close()
             return
         self._parser.expired()
         self._advance()
 
     # Inside.
+
+    def _watch(self) -> None:
+        """See to it that the client takes what waits for it."""
+        self._unsent = self.transport.get_write_buffer_size()
+        self.deadline = self.server.now() + self.server.limits.stall_timeout_s
+
+    def _look_at_unsent(self) -> None:
+        if 0 < self._unsent <= self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self._watch()
+
+    def _close(self) -> None:
+        """Close when all that was written has left, or the client takes no more of it."""
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._watch()
 
     def _advance(self) -> None:
         """Serve what has been read, one request after the other."""
@@ -308,6 +340,8 @@ class ServerConnection(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             self.transport.resume_reading()
+        if self._unsent != _NOT_WATCHED:
+            return  # an answer is still on its way: its own deadline stands
         if parser.phase is ReadPhase.IDLE:
             if server.draining:
                 self.transport.close()
@@ -317,11 +351,19 @@ class ServerConnection(asyncio.Protocol):
             if self._awaited is not ReadPhase.HEAD:  # one deadline for the whole head, however it trickles
                 self.deadline = server.now() + server.limits.header_timeout_s
         else:
-            self.deadline = server.now() + server.limits.body_timeout_s
+            self.deadline = self._body_deadline()
         self._awaited = parser.phase
         if parser.continue_due:
             parser.continue_due = False
             self.transport.write(CONTINUE)
+
+    def _body_deadline(self) -> float:
+        """Return when the next piece of a body is due, the sooner the less has come."""
+        now, limits = self.server.now(), self.server.limits
+        if self._awaited is not ReadPhase.BODY:
+            self._body_began, self._body_bytes = now, 0
+        owed = self._body_began + self._body_bytes / limits.least_body_rate
+        return min(now, owed) + limits.body_timeout_s
 
     def _pause_reading(self) -> None:
         if self._reading:
@@ -345,7 +387,7 @@ class ServerConnection(asyncio.Protocol):
                 self.transport.resume_reading()
             self.transport.write_eof()
         else:
-            self.transport.close()
+            self._close()
 
     def _discard(self, size: int) -> None:
         self._lingered += size

@@ -190,6 +190,8 @@ class MemoryTransport(asyncio.Transport):
         self.reading = True
         self.eof = False
         self.aborted = False
+        self.unsent = 0
+        """Bytes that the peer has not taken: set by tests of slow clients."""
         self._closing = False
         self._protocol = protocol
         protocol.connection_made(self)
@@ -207,11 +209,15 @@ class MemoryTransport(asyncio.Transport):
     def close(self) -> None:
         if not self._closing:
             self._closing = True
-            self._protocol.connection_lost(None)
+            if not self.unsent:
+                self._protocol.connection_lost(None)
 
     def abort(self) -> None:
         self.aborted = True
+        lost, self.unsent = self._closing and self.unsent > 0, 0
         self.close()
+        if lost:
+            self._protocol.connection_lost(None)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -226,4 +232,4 @@ class MemoryTransport(asyncio.Transport):
         """Accept any limits: memory is never slow."""
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent
