@@ -4,8 +4,9 @@ Problem: an engine admits hundreds of requests, and every one more makes all of 
 attracts everything, since nothing waits there.  Idea: a limit a target, written where the choice looks for it.  The
 largest batch whose step is predicted to keep the service's TPOT; and for the first seconds of a target that joins
 others a growing part of what those carry.
-Trade-off: one context length for all of a service's requests; a TPOT that not even a small batch keeps limits nothing,
-since it would cost throughput and still be missed.
+Trade-off: one context length for all of a service's requests.  What is learned of steps holds the prefills between
+them, so the limit falls while an engine is busy with prompts, and gives it time to get out of that; a batch of an
+eighth of what the engine admits is always allowed, since an objective that cannot be kept must not cost all throughput.
 Invariant: a limit is never below `LEAST`, and a service whose targets all came together is not slowed down.
 """
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 LEAST: Final = 4
 _LEAST_BATCH: Final = 8
+_LEAST_PART: Final = 8
+"""One of so many of the requests that an engine admits is always let in."""
+_USUAL_MOST: Final = 256
+"""What is taken for an engine's own limit when it did not say."""
 _START_S: Final = 10.0
 _PERIOD_S: Final = 0.1
 _USUAL_CONTEXT: Final = 1024.0
@@ -79,9 +84,8 @@ class Room:
         step_s = tpot_s / np.maximum(speeds[:, STEP_FACTOR], 1e-3)
         each_s = speeds[:, STEP_REQUEST] + speeds[:, STEP_CONTEXT] * self.context
         most: Floats = (step_s - speeds[:, STEP_BASE]) / np.maximum(each_s, 1e-9)
-        limits = np.clip(most, _LEAST_BATCH, 1 << 40).astype(np.int64)
-        limits[most < 1] = 1 << 40
-        return limits
+        least = np.maximum(_LEAST_BATCH, np.minimum(fleet.declared, _USUAL_MOST) // _LEAST_PART)
+        return np.clip(most, least, 1 << 40).astype(np.int64)
 
     def _begin_slowly(self, fleet: "Fleet", now: float, limits: Slots) -> None:
         settled = [slot for slot in self._known if slot not in self._came]
