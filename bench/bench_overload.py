@@ -1,9 +1,10 @@
 """More work than capacity: what is served, who is served, and who is told when to come back.
 
 `python bench/bench_overload.py [--seconds S] [--workers N] [--loads ...]`: the production router before simulated
-engines, in virtual time.  Long and short prompts, a fifth of both of a high priority.  The knee is the highest rate at
+engines, in virtual time; with `--live gateway` or `--live envoy` real processes in real time, whose loads are shares
+of the measured capacity.  Long and short prompts, a fifth of both of a high priority.  The knee is the highest rate at
 which 95 % of all requests keep both limits; goodput is how many a second keep them.  The last line is JSON: goodput at
-each load as a share of the knee's, attainment of each priority and length, and how long the refused were sent away.
+each load as a share of the knee's, attainment of each priority and length, and who was refused.
 """
 
 import argparse
@@ -11,6 +12,9 @@ import json
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import uvloop
+from _overload_live import run_live
 
 from inferplane_api.catalogue import WorkerRole
 from inferplane_engine.profiles import PROFILES
@@ -115,6 +119,7 @@ class Bench:
 def shown(outcome: Outcome, measures: ByKind) -> dict[str, Any]:
     kinds = {name: round(kind.met / max(1, kind.arrived), 3) for name, kind in measures.kinds.items()}
     ttft = {name: round(kind.ttft.percentile(0.95), 3) for name, kind in measures.kinds.items()}
+    refused = {name: kind.ends[End.REFUSED] for name, kind in measures.kinds.items()}
     return {
         "requests": outcome.requests,
         "goodput_per_s": round(outcome.goodput_per_s, 2),
@@ -123,6 +128,7 @@ def shown(outcome: Outcome, measures: ByKind) -> dict[str, Any]:
         "attainment_tpot": round(outcome.attainment_tpot, 3),
         "attained_by": kinds,
         "ttft_p95_s": ttft,
+        "refused_of": {name: [refused[name], kind.arrived] for name, kind in measures.kinds.items()},
         "ended": outcome.ended,
     }
 
@@ -138,7 +144,13 @@ def main() -> None:
     parser.add_argument("--loads", type=float, nargs="+", default=[1.0, 1.5, 2.0])
     parser.add_argument("--knee", type=float, help="requests a second; found where it is not given")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--live", choices=["gateway", "envoy"], help="real processes behind this front, in real time")
     options = parser.parse_args()
+    if options.live:
+        settings = {"seconds": options.seconds, "warm_up_s": options.warm_up, "seed": options.seed}
+        live = uvloop.run(run_live(options.live, loads=options.loads, **settings))
+        print(json.dumps({"bench": "overload", **live}))
+        return
     bench, began = Bench(options), time.process_time()
     knee = options.knee or bench.knee(16.0)
     print(json.dumps({"knee_per_s": knee}), flush=True)

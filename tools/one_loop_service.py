@@ -36,6 +36,7 @@ class WorkerSpec:
     name: str
     role: Role
     faults: Sequence[Mapping[str, Any]] = ()
+    engine_flags: Sequence[str] = ()
     own_process: bool = False
     """Its engine is a process, so that it can be gone at once."""
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -46,7 +47,8 @@ class WorkerSpec:
 
     @property
     def flags(self) -> list[str]:
-        return [flag for fault in self.faults for flag in ("--sim-fault", orjson.dumps(fault).decode())]
+        faults = [flag for fault in self.faults for flag in ("--sim-fault", orjson.dumps(fault).decode())]
+        return [*faults, *self.engine_flags]
 
 
 @dataclass(frozen=True, slots=True)
