@@ -167,6 +167,15 @@ def test_silence_scales_to_zero_and_a_request_wakes() -> None:
     assert awake.prefill >= 1
 
 
+def test_words_change_only_with_what_they_say() -> None:
+    """Whoever shows a plan writes it anew when it says something else."""
+    world = World(spec())
+    world.go_on(4, 10)
+    world.go_on(0, 30)
+
+    assert len({plan.reason for plan in world.plans[-8:]}) == 1
+
+
 def test_silence_of_the_sources_is_not_silence_of_the_users() -> None:
     world = World(spec(decode=Bounds(0, 8), prefill=Bounds(0, 8)))
     here = world.go_on(12, 20).candidate

@@ -95,7 +95,7 @@ def decide(now: Now, need: Need, memory: Memory, patience: Patience) -> Decision
         return _stepped(here, up, memory, patience, f"{here} is what it takes" if settled else _why_up(need))
     waited = now.at_s - _since(memory.less_since_s, now.at_s)
     if waited < patience.down_delay_s:
-        return _stepped(here, up, memory, patience, f"{less} would do; for {waited:.0f} s so far")
+        return _stepped(here, up, memory, patience, f"{less} would do, once it has for {patience.down_delay_s:.0f} s")
     return _down(here, need, memory, patience, up=up, less=less)
 
 

@@ -112,7 +112,7 @@ def _idle(moment: Moment) -> bool:
 def _go_to_least(moment: Moment) -> tuple[State, Plan]:
     here, least, most = moment.wanted, moment.least, moment.spec.patience.max_step
     target = Candidate(max(least.prefill, here.prefill - most), max(least.decode, here.decode - most))
-    reason = f"nobody has asked for {moment.silent_s or 0.0:.0f} s: {least} is the least"
+    reason = f"nobody asks: {least} is the least"
     return replace(moment.state, peaks=(), memory=Memory()), plain(moment, target, Verdict.MET, reason)
 
 
