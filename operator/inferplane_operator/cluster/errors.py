@@ -6,6 +6,7 @@ ClusterError
 └── RefusedError            4xx: asked again it will say the same
     ├── AbsentError         404
     ├── ConflictError       409
+    │   └── ForeignError        somebody else's object has the name
     ├── ForbiddenError      401, 403
     │   └── TerminatingError    the namespace is being deleted
     └── InvalidError        400, 422: the object itself is not accepted
@@ -42,6 +43,10 @@ class AbsentError(RefusedError):
 
 class ConflictError(RefusedError):
     """It exists already, or it is not the one that was meant."""
+
+
+class ForeignError(ConflictError):
+    """What has the name is not ours to change."""
 
 
 class ForbiddenError(RefusedError):

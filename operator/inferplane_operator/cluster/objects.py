@@ -7,6 +7,7 @@ import orjson
 
 from inferplane_operator.cluster.kinds import Kind, kind_of
 from inferplane_operator.cluster.raw import items, text
+from inferplane_operator.cluster.stored import controller_of
 from inferplane_operator.cluster.transport import (
     APPLY_PATCH,
     MERGE_PATCH,
@@ -27,10 +28,10 @@ class Objects:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def apply(self, manifest: Manifest, *, manager: str) -> Manifest:
-        """Apply server-side, taking over fields that others own."""
+    async def apply(self, manifest: Manifest, *, manager: str, force: bool) -> Manifest:
+        """Apply server-side, taking over by `force` fields that others own; else their values are a ConflictError."""
         kind, namespace, name = _address(manifest)
-        query = (("fieldManager", manager), ("force", "true"))
+        query = (("fieldManager", manager), ("force", str(force).lower()))
         return await self._object(Call("PATCH", kind.path(namespace, name), query, _json(manifest), APPLY_PATCH))
 
     async def create(self, manifest: Manifest, *, manager: str) -> Manifest:
@@ -63,6 +64,14 @@ class Objects:
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         answer = await self._object(Call("GET", root))
         return frozenset(str(entry["name"]) for entry in items(answer, "resources"))
+
+    async def controller(self, manifest: Manifest) -> str:
+        """Return the uid of what controls the object that has this one's name; "" where nothing does."""
+        kind, namespace, name = _address(manifest)
+        query = (("fieldSelector", f"metadata.name={name}"),)  # a list, which needs no right that watching does not
+        page = await self._object(Call("GET", kind.path(namespace), query, accept=METADATA_ONLY))
+        named = [item["metadata"] for item in items(page, "items") if item["metadata"]["name"] == name]
+        return controller_of(named[0]) if named else ""
 
     async def metadata(self, kind: Kind, namespace: str) -> AsyncIterator[Manifest]:
         """Page through all objects, their metadata alone."""

@@ -1,9 +1,11 @@
 """One step for one key: observe, ask the pure core, carry out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from inferplane_operator.cluster.errors import RefusedError, TerminatingError
 from inferplane_operator.cluster.facts import FactSource, gather, sooner
 from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
 from inferplane_operator.cluster.picture import observe, observe_kv_store, observe_route
@@ -60,6 +62,8 @@ class Steps:
         self._adapters = adapters
         self._commits = commits
         self._wall = wall
+        self._refused: dict[WorkKey, str] = {}
+        """What was said against the last round of an object, which is told in its status."""
 
     async def step(self, key: WorkKey) -> float | None:
         """Return when to look again, or None."""
@@ -67,13 +71,33 @@ class Steps:
             return await self._adapters_of(key)
         stored = self._store.get(ObjectId(key.kind, key.namespace, key.name))
         if stored is None or stored.terminating:
+            self._refused.pop(key, None)
             if stored is None and key.kind == SERVICE.kind:
                 for source in self._facts:
                     source.forget(key.namespace, key.name)
             return None
         outcome, again_in_s = await self._decide(stored)
-        await self._writer.carry_out(outcome)
+        try:
+            await self._writer.carry_out(outcome)
+        except TerminatingError:
+            raise
+        except RefusedError as error:
+            await self._say_refused(key, str(error))
+            raise
+        await self._say_refused(key, "")
         return sooner(outcome.again_in_s, again_in_s)
+
+    async def _say_refused(self, key: WorkKey, words: str) -> None:
+        """Let the status say what was refused just now, or that nothing is any more."""
+        if self._refused.get(key, "") == words:
+            return
+        self._refused[key] = words
+        if not words:
+            del self._refused[key]
+        stored = self._store.get(ObjectId(key.kind, key.namespace, key.name))
+        if stored is not None and key.kind == SERVICE.kind:
+            outcome, _ = await self._decide(stored)
+            await self._writer.carry_out(Outcome(status=outcome.status, events=outcome.events))
 
     async def _decide(self, stored: Stored) -> tuple[Outcome, float | None]:
         now = self._now()
@@ -83,7 +107,9 @@ class Steps:
             return self._core.route(observe_route(self._store, stored, now=now)), None
         if stored.id.kind != SERVICE.kind:
             return Outcome(), None
-        found = await gather(self._facts, observe(self._store, stored, now=now))
+        key = WorkKey(stored.id.kind, stored.id.namespace, stored.id.name)
+        observed = replace(observe(self._store, stored, now=now), refused=self._refused.get(key, ""))
+        found = await gather(self._facts, observed)
         return self._core.service(found.observed), found.again_in_s
 
     async def _adapters_of(self, key: WorkKey) -> float | None:

@@ -35,6 +35,7 @@ from inferplane_operator.reconcile.values import (
 
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CREATED = 201
+_IDENTITY = frozenset({"apiVersion", "kind", "name", "namespace", "uid"})
 Listener = Callable[[str, dict[str, Any]], None]
 
 
@@ -112,14 +113,15 @@ class FakeCluster:
         if call.method == "POST":
             return self._create(kind, orjson.loads(call.body), dict(call.query).get("fieldManager", ""))
         if not name:
-            return self._list(kind, namespace, metadata_only=call.accept == METADATA_ONLY)
+            return self._list(kind, namespace, call)
         return self._on_object(call, kind, (namespace, name), subresource)
 
     def _on_object(self, call: Call, kind: Kind, where: tuple[str, str], subresource: str) -> Answer:
         live = self.objects.get((kind.plural, *where))
         manager = dict(call.query).get("fieldManager", "")
         if call.content_type == APPLY_PATCH:
-            return self._apply(kind, live, orjson.loads(call.body), manager)
+            forced = dict(call.query).get("force") == "true"
+            return self._apply(kind, live, orjson.loads(call.body), manager, forced=forced)
         if live is None:
             return _refusal(404, "NotFound")
         if call.method == "GET":
@@ -141,9 +143,11 @@ class FakeCluster:
         self._delete(live)
         return _json(200, {"kind": "Status", "status": "Success"})
 
-    def _list(self, kind: Kind, namespace: str, *, metadata_only: bool) -> Answer:
+    def _list(self, kind: Kind, namespace: str, call: Call) -> Answer:
+        name = dict(call.query).get("fieldSelector", "").removeprefix("metadata.name=")
         found = [one for one in self.of(kind) if not namespace or one["metadata"]["namespace"] == namespace]
-        items = [{"metadata": one["metadata"]} for one in found] if metadata_only else found
+        found = [one for one in found if not name or one["metadata"]["name"] == name]
+        items = [{"metadata": one["metadata"]} for one in found] if call.accept == METADATA_ONLY else found
         answer = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "items": items}
         return _json(200, {**answer, "metadata": {"resourceVersion": str(self.version)}})
 
@@ -161,12 +165,16 @@ class FakeCluster:
         metadata.setdefault("creationTimestamp", f"2026-01-01T00:00:{self._uids % 60:02d}Z")
         return _json(201, self._store(kind, manifest, None))
 
-    def _apply(self, kind: Kind, live: dict[str, Any] | None, manifest: dict[str, Any], manager: str) -> Answer:
+    def _apply(
+        self, kind: Kind, live: dict[str, Any] | None, manifest: dict[str, Any], manager: str, *, forced: bool
+    ) -> Answer:
         if live is None:
             return self._create(kind, copy.deepcopy(manifest), manager, operation="Apply")
         uid = str(live["metadata"]["uid"])
         owned, own = self._applied.get(uid, {}), f"{manager}/Apply"
         before, others = owned.get(own, {}), [fields for key, fields in owned.items() if key != own]
+        if not forced and any(_contradict(manifest, live, fields) for fields in others):
+            return _refusal(409, "Conflict")
         new = merged(_without(live, before, manifest, others), _nothing_dropped(manifest))
         self._own(uid, manager, manifest, operation="Apply")
         return _json(200, self._store(kind, new, live))
@@ -279,6 +287,14 @@ def _without(live: Any, before: Any, after: Any, others: Iterable[Any]) -> Any:
             continue
         result[key] = _without(value, was, now if now is not None else {}, held) if was is not None else value
     return result
+
+
+def _contradict(wanted: Any, live: Any, owned: Any) -> bool:
+    """Say whether a field that somebody owns would get another value."""
+    if not isinstance(wanted, Mapping) or not isinstance(owned, Mapping):
+        return bool(wanted != live)
+    keys = cast("Mapping[str, Any]", wanted).keys() & cast("Mapping[str, Any]", owned).keys()
+    return any(_contradict(wanted[key], _get(live, key), owned[key]) for key in keys if key not in _IDENTITY)
 
 
 def _get(value: Any, key: str) -> Any:

@@ -19,13 +19,13 @@ from inferplane_operator.cluster.applied import (
     merge_needed,
     with_digest,
 )
-from inferplane_operator.cluster.errors import AbsentError, ClusterError, ConflictError
+from inferplane_operator.cluster.errors import AbsentError, ClusterError, ConflictError, ForeignError
 from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.field_owners import APPLIER, CREATOR
 from inferplane_operator.cluster.metrics import OperatorMetrics, WriteOutcome
 from inferplane_operator.cluster.objects import Objects, reference_to
 from inferplane_operator.cluster.store import Store
-from inferplane_operator.cluster.stored import ObjectId, Stored
+from inferplane_operator.cluster.stored import ObjectId, Stored, controller_of
 from inferplane_operator.reconcile.values import (
     Apply,
     Create,
@@ -108,12 +108,23 @@ class Writer:
             return False  # what is going away is made anew when it has gone
         self._allowed()
         wanted = digest(write.manifest)
-        stored = self._keep(await self._objects.apply(with_digest(write.manifest, wanted), manager=APPLIER))
+        stored = self._keep(await self._applied(with_digest(write.manifest, wanted), live))
         self._memory.note(stored, APPLY, wanted)
         self._told("applied", write.manifest, because=necessity.need.name.lower(), field=necessity.field)
         if necessity.need is Need.EDITED and necessity.editor:
             await self._recorder.record(_edited(stored, necessity))
         return True
+
+    async def _applied(self, manifest: Manifest, live: Stored | None) -> Manifest:
+        """Take over what others own of our objects, but not an object of somebody else that has the name."""
+        if live is not None:
+            return await self._objects.apply(manifest, manager=APPLIER, force=True)
+        try:
+            return await self._objects.apply(manifest, manager=APPLIER, force=False)
+        except ConflictError as conflict:
+            if await self._objects.controller(manifest) != controller_of(manifest["metadata"]):
+                raise ForeignError(conflict.status, _foreign(manifest)) from conflict
+        return await self._objects.apply(manifest, manager=APPLIER, force=True)
 
     async def _create(self, write: Create) -> bool:
         """Make an object as a manager that never applies: what it sets, replicas say, is nobody's afterwards."""
@@ -173,6 +184,13 @@ def _edited(stored: Stored, necessity: Necessity) -> Event:
         "change the InferenceService instead"
     )
     return Event(stored.reference(), EventType.WARNING, "EditedByHand", message)
+
+
+def _foreign(manifest: Manifest) -> str:
+    metadata, kind = manifest["metadata"], manifest["kind"]
+    return (
+        f"a {kind} {metadata['name']} is there that is not of this service; delete it, or give the service another name"
+    )
 
 
 def _kind(write: Write) -> str:

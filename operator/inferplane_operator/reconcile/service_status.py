@@ -126,7 +126,8 @@ def _not_serving(found: ServicePicture) -> tuple[Reason | None, str]:
         pool for pool in found.pools.values() if (not pool.updated_ready if proven else pool.short) and pool.wanted
     ]
     if found.scene.lacks_pools or waiting:
-        return _starting(waiting)
+        refused = _refused(found.scene)
+        return (Reason.WORKER_REFUSED, refused) if refused else _starting(waiting)
     if old:
         return Reason.OLD_REVISION_SERVES, f"workers of an older revision still serve in {', '.join(old)}"
     return None, ""
@@ -139,6 +140,11 @@ def _starting(waiting: Sequence[PoolPicture]) -> tuple[Reason, str]:
     if worst is None:
         return Reason.WORKERS_STARTING, f"ready: {counts}" if counts else "the pools are made"
     return worst.reason, f"ready: {counts}; {'; '.join(map(str, troubles))}"
+
+
+def _refused(scene: Scene) -> str:
+    refused = scene.observed.refused
+    return f"the API server refuses what this spec leads to: {refused}" if refused else ""
 
 
 def _unresolved(scene: Scene) -> tuple[Reason, str]:
@@ -185,6 +191,8 @@ def _wrong(found: ServicePicture) -> Iterable[tuple[Reason, str]]:
     scene = found.scene
     if found.progress.failure is not None:
         yield found.progress.failure.reason, found.progress.failure.message
+    if refused := _refused(scene):
+        yield Reason.WORKER_REFUSED, refused
     if scene.target.hold is Hold.FAILED:
         yield Reason.ROLLED_BACK, f"revision {scene.rendered.revision} failed: {scene.status.get('failure', '')}"
     if scene.target.hold is Hold.UNRESOLVED and scene.observed.model_problem:
@@ -194,6 +202,11 @@ def _wrong(found: ServicePicture) -> Iterable[tuple[Reason, str]]:
             yield trouble.reason, str(trouble)
     if nodes := scene.failing_nodes:
         yield Reason.NODES_FAILING, f"workers fail on {', '.join(nodes)} and serve elsewhere; cordon and look at it"
+    yield from _lacking(scene)
+
+
+def _lacking(scene: Scene) -> Iterable[tuple[Reason, str]]:
+    """Say what others would have to grant or make."""
     if scene.plan.refused:
         refused = ", ".join(f"{count} of {name}" for name, count in scene.plan.refused.items())
         yield Reason.BUDGET_EXHAUSTED, f"the budget does not allow {refused}; raise budget.maxDevices or scale down"

@@ -104,6 +104,8 @@ class Observed:
     A shell that judges says WAIT from the first moment on."""
     readiness: Mapping[str, str] = field(default_factory=dict[str, str])
     """Pod name -> why its agent says that it is not ready, where somebody asked."""
+    refused: str = ""
+    """What the API server said against a write of the last round, which so ended early; "" where it took them all."""
 
 
 @dataclass(frozen=True, slots=True)

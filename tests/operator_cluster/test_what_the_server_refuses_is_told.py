@@ -1,0 +1,182 @@
+"""A write that the API server does not take shows in the service's status, and goes from it when it is taken."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from inferplane_operator.cluster.applied import Memory
+from inferplane_operator.cluster.errors import ForeignError, InvalidError, RefusedError
+from inferplane_operator.cluster.event_recording import EventRecorder
+from inferplane_operator.cluster.intake import Intake
+from inferplane_operator.cluster.kinds import DECODE_POOL, DEPLOYMENT, K8S_SERVICE, SERVICE
+from inferplane_operator.cluster.metrics import OperatorMetrics
+from inferplane_operator.cluster.objects import Objects
+from inferplane_operator.cluster.reconciling import Steps
+from inferplane_operator.cluster.store import Store
+from inferplane_operator.cluster.stored import ObjectId
+from inferplane_operator.cluster.testing import FakeCluster, RecordedQueue
+from inferplane_operator.cluster.transport import Answer, Call
+from inferplane_operator.cluster.work_keys import WorkKey
+from inferplane_operator.cluster.writing import Writer
+from inferplane_operator.reconcile.core import PureCore
+from inferplane_operator.reconcile.values import Manifest, Observed, Outcome
+
+pytestmark = pytest.mark.anyio
+KEY = WorkKey("InferenceService", "ns", "chat")
+CHAT: dict[str, Any] = {
+    "apiVersion": SERVICE.api_version,
+    "kind": "InferenceService",
+    "metadata": {"namespace": "ns", "name": "chat"},
+    "spec": {
+        "model": {"name": "inferplane/sim"},
+        "engine": {"type": "sim", "maxModelLen": 8192},
+        "mode": "aggregated",
+        "decode": {"replicas": 1},
+    },
+}
+THEIRS: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"namespace": "ns", "name": "chat-decode"},
+    "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]},
+}
+
+
+@dataclass(slots=True)
+class StrictCluster(FakeCluster):
+    """Refuses what is written to some paths."""
+
+    refusing: dict[str, Answer] = field(default_factory=dict[str, Answer])
+
+    def answer(self, call: Call) -> Answer:
+        for part, refusal in self.refusing.items():
+            if call.method == "PATCH" and part in call.path:
+                return refusal
+        return FakeCluster.answer(self, call)
+
+
+class NoAdapters:
+    """Adapters are not looked at here."""
+
+    async def run(self, observed: Observed, *, commits: Mapping[str, str] | None = None) -> Outcome:
+        del observed, commits
+        return Outcome()
+
+    def forget(self, namespace: str, name: str) -> None:
+        del namespace, name
+
+    async def of_adapters(self, adapters: Sequence[Manifest], key: WorkKey, /) -> Mapping[str, str]:
+        del adapters, key
+        return {}
+
+
+class World:
+    """An operator's shell whose watches are prompt, around the real core."""
+
+    def __init__(self, *others: dict[str, Any]) -> None:
+        self.cluster = StrictCluster()
+        objects, metrics, memory = Objects(self.cluster), OperatorMetrics(), Memory()
+        self.store = Store()
+        intake = Intake(self.store, RecordedQueue(), memory, now=lambda: 0.0)
+
+        def hear(what: str, manifest: dict[str, Any]) -> None:
+            if what == "DELETED":
+                intake.gone(manifest)
+            elif "inferplane.dev/service" in manifest["metadata"].get("labels", {}) or manifest["kind"] == SERVICE.kind:
+                intake.seen(manifest, listed=False)  # what has not our label is not watched
+
+        self.cluster.listeners.append(hear)
+        recorder = EventRecorder(objects, allowed=lambda: None, wall=lambda: 0.0, identity="me", metrics=metrics)
+        writer = Writer(
+            objects,
+            self.store,
+            recorder=recorder,
+            memory=memory,
+            take_in=intake.written,
+            allowed=lambda: None,
+            metrics=metrics,
+        )
+        nobody = NoAdapters()
+        self.steps = Steps(
+            self.store, writer, PureCore(), facts=(), adapters=nobody, commits=nobody, wall=lambda: 1_800_000_000.0
+        )
+        for manifest in (*others, CHAT):
+            self.cluster.add(manifest)
+
+    async def settle(self) -> RefusedError | None:
+        """Step until nothing changes any more; return what the last step ended with."""
+        while True:
+            before, refused = self.cluster.version, None
+            try:
+                await self.steps.step(KEY)
+            except RefusedError as error:
+                refused = error
+            if self.cluster.version == before:
+                return refused
+
+    def condition(self, kind: str) -> tuple[str, str, str]:
+        found = self.cluster.get(SERVICE, "ns", "chat")
+        assert found is not None
+        (it,) = (each for each in found["status"]["conditions"] if each["type"] == kind)
+        return it["status"], it["reason"], it.get("message", "")
+
+
+def refusal(status: int, message: str) -> Answer:
+    return Answer(status, f'{{"kind": "Status", "reason": "Invalid", "message": "{message}"}}'.encode())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refusal(422, "spec.template.spec.containers[0].ports[0].containerPort: Invalid value: 99999"),
+        refusal(500, "failed to create typed patch object: .spec.template.spec.nodeselector: field not declared"),
+    ],
+    ids=["a wrong value", "a field that is not there"],
+)
+async def test_a_workload_that_is_refused_is_told_until_it_is_taken(answer: Answer) -> None:
+    world = World()
+    world.cluster.refusing["/deployments/"] = answer
+
+    refused = await world.settle()
+    assert isinstance(refused, InvalidError)
+    status, reason, message = world.condition("Ready")
+    assert (status, reason) == ("False", "WorkerRefused")
+    assert ".spec.template.spec" in message or "spec.template.spec" in message
+    assert world.condition("Degraded")[:2] == ("True", "WorkerRefused")
+
+    world.cluster.refusing.clear()
+    assert await world.settle() is None
+    assert world.condition("Degraded")[0] == "False"
+    assert world.condition("Ready")[1] != "WorkerRefused"
+
+
+async def test_an_object_of_somebody_else_keeps_its_name() -> None:
+    world = World(THEIRS)
+
+    refused = await world.settle()
+    assert isinstance(refused, ForeignError)
+    found = world.cluster.get(K8S_SERVICE, "ns", "chat-decode")
+    assert found is not None
+    assert found["spec"] == THEIRS["spec"]
+    assert "ownerReferences" not in found["metadata"]
+    assert "a Service chat-decode is there that is not of this service" in world.condition("Degraded")[2]
+
+    world.cluster.remove(K8S_SERVICE, "ns", "chat-decode")
+    assert await world.settle() is None
+    assert world.cluster.get(K8S_SERVICE, "ns", "chat-decode") is not None
+
+
+async def test_our_own_object_is_set_back_although_it_lost_its_label() -> None:
+    world = World()
+    await world.settle()
+    (made,) = world.cluster.of(DEPLOYMENT)
+    name = made["metadata"]["name"]
+    world.cluster.edit(DEPLOYMENT, "ns", name, {"spec": {"replicas": 7}})
+    world.store.remove(ObjectId("Deployment", "ns", name), made["metadata"]["uid"])
+
+    assert await world.settle() is None
+    (found,) = world.cluster.of(DEPLOYMENT)
+    (pool,) = world.cluster.of(DECODE_POOL)
+    assert found["spec"]["replicas"] == 1 == pool["spec"]["replicas"]
