@@ -19,7 +19,7 @@ import yaml
 from bare_engine import tied_to_parent
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / ".cache" / "prometheus"
-SCRAPE_S: Final = 0.5
+SCRAPE_S: Final = 1.0
 _LISTENING: Final = re.compile(r'msg="Listening on" address=(\S+)')
 _START_S, _POLL_S = 60.0, 0.1
 
@@ -50,7 +50,7 @@ class RealPrometheus:
     """A running server."""
 
     process: subprocess.Popen[bytes]
-    url: str
+    client: httpx.Client
 
     @classmethod
     def start(cls, program: Path, folder: Path, targets: Sequence[Target], rules: Mapping[str, Any]) -> Self:
@@ -61,10 +61,10 @@ class RealPrometheus:
         log = folder / "prometheus.log"
         with log.open("wb") as file:
             process = subprocess.Popen(command, stdout=file, stderr=file)  # noqa: S603 - our own command
-        server = cls(process, "")
+        server = cls(process, httpx.Client(timeout=30))
         try:
-            server.url = f"http://{_address(process, log)}"
-            server.until(server._ready, limit_s=_START_S)
+            server.client.base_url = f"http://{_address(process, log)}"
+            server.until(server._unready, limit_s=_START_S)
         except BaseException:
             server.stop()
             raise
@@ -74,6 +74,7 @@ class RealPrometheus:
         """End it; its data stay in the folder."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+        self.client.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -82,7 +83,7 @@ class RealPrometheus:
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """Return an instant query's vector.  Raises PrometheusError."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expr}, timeout=30).json()
+        answer = self.client.get("/api/v1/query", params={"query": expr}).json()
         if answer["status"] != "success":
             raise PrometheusError(f"{answer['error']}: {expr}")
         result: list[dict[str, Any]] = answer["data"]["result"]
@@ -90,28 +91,28 @@ class RealPrometheus:
 
     def rules(self) -> list[dict[str, Any]]:
         """Return all rules with their state."""
-        answer = httpx.get(f"{self.url}/api/v1/rules", timeout=30).json()
+        answer = self.client.get("/api/v1/rules").json()
         return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
 
-    def firing(self) -> set[str]:
-        """Return the names of the alerts that fire."""
-        answer = httpx.get(f"{self.url}/api/v1/alerts", timeout=30).json()
-        return {alert["labels"]["alertname"] for alert in answer["data"]["alerts"] if alert["state"] == "firing"}
+    def firing(self) -> list[dict[str, str]]:
+        """Return the labels of the alerts that fire."""
+        answer = self.client.get("/api/v1/alerts").json()
+        return [alert["labels"] for alert in answer["data"]["alerts"] if alert["state"] == "firing"]
 
-    def until(self, condition: Callable[[], bool], *, limit_s: float) -> float:
-        """Return the seconds after which something is so.  Raises PrometheusError when it does not become so."""
+    def until(self, missing: Callable[[], str], *, limit_s: float) -> float:
+        """Return the seconds after which nothing is missing.  Raises PrometheusError, which says what is."""
         began = time.monotonic()
-        while not condition():
+        while still := missing():
             if time.monotonic() - began > limit_s:
-                raise PrometheusError(f"not so within {limit_s:g} s")
+                raise PrometheusError(f"after {limit_s:g} s: {still}")
             time.sleep(_POLL_S)
         return time.monotonic() - began
 
-    def _ready(self) -> bool:
+    def _unready(self) -> str:
         try:
-            return httpx.get(f"{self.url}/-/ready", timeout=5).is_success
-        except httpx.TransportError:
-            return False
+            return "" if self.client.get("/-/ready").is_success else "it is not ready"
+        except httpx.TransportError as error:
+            return str(error) or "it does not answer"
 
 
 def _configure(folder: Path, targets: Sequence[Target], rules: Mapping[str, Any]) -> Path:
