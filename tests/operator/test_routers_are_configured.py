@@ -29,3 +29,8 @@ def test_a_router_of_one_machine_reads_a_file(tmp_path: Path) -> None:
 
     assert found.discovery.file == Path("/state/catalogue.json")
     assert found.discovery.kubernetes is None
+
+
+def test_a_router_of_several_processes_is_told_so(tmp_path: Path) -> None:
+    assert read_config(written(tmp_path, RouterSettings("/cache", processes=4))).processes == 4
+    assert "processes" not in router_config(RouterSettings("/cache"))

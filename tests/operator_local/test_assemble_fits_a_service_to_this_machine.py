@@ -51,6 +51,11 @@ def test_pools_carry_roles_sizes_and_one_revision() -> None:
     assert blueprint.service.name == "demo"
 
 
+def test_a_gateway_has_the_processes_that_the_service_asks_for() -> None:
+    assert build(service()).gateway_processes == 1
+    assert build(service(gateway={"processes": 3})).gateway_processes == 3
+
+
 def test_replica_overrides_hold_within_the_manifests_bounds() -> None:
     assert build(service(), replicas={"decode": 3}).pools[1].replicas == 3
     assert build(service(), replicas={"demo-decode": 3}).pools[1].replicas == 3

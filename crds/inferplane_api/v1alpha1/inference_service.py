@@ -97,6 +97,15 @@ class Rollout(WireModel):
 class Gateway(WireModel):
     kind: GatewayKind = Field(default=GatewayKind.SHARED, description="The release's gateway, or one of its own.")
     replicas: int = Field(default=1, ge=1, le=1000, description="Replicas of a dedicated gateway.")
+    processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description=(
+            "Gateway processes of a router on one machine (`inferplane up`), one for each core that it may use; "
+            "read when the router starts. A release's gateway has its own value, gateway.processes."
+        ),
+    )
 
 
 class InferenceServiceSpec(WireModel):

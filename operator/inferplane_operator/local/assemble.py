@@ -59,6 +59,7 @@ def assemble(
         rendered.routes,
         local_adapters(service, resources),
         planned=service.spec.scaling.mode in (ScalingMode.SLO, ScalingMode.ADVISE),
+        gateway_processes=service.spec.gateway.processes,
     )
 
 

@@ -51,3 +51,5 @@ class Blueprint:
     adapters: tuple[LocalAdapter, ...] = ()
     planned: bool = False
     """Whether a planner is asked for, to scale or to advise."""
+    gateway_processes: int = 1
+    """Of the router, when it starts."""

@@ -229,7 +229,13 @@ class Instance:
         if self._router and self._router.serves(self._gateway_port):
             return
         old, drain_s = self._router, max(pool.drain_timeout_s for pool in blueprint.pools)
-        new = RouterProcess(self._state, self._around, gateway_port=self._gateway_port, drain_timeout_s=drain_s)
+        new = RouterProcess(
+            self._state,
+            self._around,
+            gateway_port=self._gateway_port,
+            drain_timeout_s=drain_s,
+            processes=blueprint.gateway_processes,
+        )
         self._router = new
         # The router reads the catalogue when it starts, so there should be one.
         self._try(lambda: self._write_catalogue(blueprint))

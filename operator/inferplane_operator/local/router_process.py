@@ -31,11 +31,13 @@ class RouterProcess:
         *,
         gateway_port: int,
         drain_timeout_s: float,
+        processes: int = 1,
     ) -> None:
         self._state = state
         self._around = around
         self._wanted_port = gateway_port
         self._drain_timeout_s = drain_timeout_s
+        self._processes = processes
         self._readiness = Readiness(ready=False, reason="not started")
         self._ports = Ports(around.hold_port)
         self._ports.take(("grpc", "metrics"))
@@ -122,6 +124,7 @@ class RouterProcess:
                 metrics=self.metrics,
                 report=str(self._state.router_report),
                 drain_timeout_s=self._drain_timeout_s,
+                processes=self._processes,
             )
         )
         # JSON is YAML too.

@@ -24,6 +24,8 @@ class RouterSettings:
     metrics: str = "0.0.0.0:9090"
     report: str = ""
     """File to which the router writes the addresses it got; empty: none."""
+    processes: int = 1
+    """Gateway processes."""
     drain_timeout_s: float = 30.0
     lame_duck_s: float = 0.0
     """How long connections are still taken after SIGTERM, in addition to the drain."""
@@ -44,7 +46,11 @@ def router_config(settings: RouterSettings) -> Manifest:
         "cacheDir": settings.cache_dir,
         "drainTimeoutS": settings.drain_timeout_s,
     }
-    return config | ({"lameDuckS": settings.lame_duck_s} if settings.lame_duck_s else {})
+    if settings.lame_duck_s:
+        config["lameDuckS"] = settings.lame_duck_s
+    if settings.processes > 1:
+        config["processes"] = settings.processes
+    return config
 
 
 def router_grace_period_s(settings: RouterSettings) -> int:
