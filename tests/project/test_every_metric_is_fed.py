@@ -26,6 +26,7 @@ WHEN = {
     "inferplane_agent_transport_degraded": "KV moves by a transport that is known",
     "inferplane_agent_stripped_fields_total": "somebody goes round the gateway",
     "inferplane_router_catalogue_ignored": "a cluster is watched",
+    "inferplane_router_processes": "a router has several processes",
 }
 MODULES = (catalogue.agent, catalogue.gateway, catalogue.router)
 _NAME = re.compile(r"\binferplane_(?:gateway|router|agent)_[a-z_]+\b")

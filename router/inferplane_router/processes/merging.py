@@ -40,6 +40,9 @@ RULES: Final = {
     names.CATALOGUE_GENERATION.name: Rule.LEAST,
     names.CATALOGUE_IGNORED.name: Rule.LEAD,
     names.LOOP_DELAY.name: Rule.GREATEST,
+    names.OBJECTIVE.name: Rule.GREATEST,
+    names.OBJECTIVE_RATIO.name: Rule.GREATEST,
+    names.DEVICES.name: Rule.LEAD,
     gateway_names.DRAINING.name: Rule.GREATEST,
     "process_start_time_seconds": Rule.LEAST,
 }

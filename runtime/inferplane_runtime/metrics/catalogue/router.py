@@ -103,6 +103,9 @@ CATALOGUE_IGNORED = gauge(
     labels=("reason",),
 )
 LOOP_DELAY = gauge("router_event_loop_delay_seconds", "How late the event loop ran its last timer.", unit=Unit.SECONDS)
+PROCESSES = gauge(
+    "router_processes", "Processes of a router of several: the index, and gateways that listen.", labels=("part",)
+)
 
 ALL: tuple[MetricSpec, ...] = (
     PICKS,
@@ -137,4 +140,5 @@ ALL: tuple[MetricSpec, ...] = (
     CATALOGUE_FAILURES,
     CATALOGUE_IGNORED,
     LOOP_DELAY,
+    PROCESSES,
 )
