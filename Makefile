@@ -116,10 +116,10 @@ bench: .venv/.complete ## every bench of minutes, one JSON line a result, also i
 	$(VENV)/python tools/bench_all.py
 
 # One benchmark alone: make bench-index ARGS="--blocks 100000"; the last line it prints is JSON.
-BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim simulator routing)
+BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim simulator routing overload streams)
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
-	$(VENV)/python bench/bench_$*.py $(ARGS)
+	PYTHONPATH=tools $(VENV)/python bench/bench_$*.py $(ARGS)
 
 # Its own environment: what builds pages has no place beside what is shipped.
 .PHONY: docs

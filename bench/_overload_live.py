@@ -100,15 +100,18 @@ class Clients:
 
     async def capacity_per_s(self, seconds: float) -> float:
         """Keep more requests than places going; return how many a second are answered."""
-        begun, answered = time.monotonic(), 0
+        ends, answered = time.monotonic() + seconds, 0
 
         async def go_on() -> None:
             nonlocal answered
-            while time.monotonic() - begun < seconds:
-                answered += (await self.visit()).answered
+            while time.monotonic() < ends:
+                visit = await self.visit()
+                answered += visit.answered and visit.last <= ends
+                if not visit.answered:
+                    await asyncio.sleep(0.5)
 
         await asyncio.gather(*(go_on() for _ in range(3 * _PLACES)))
-        return answered / (time.monotonic() - begun)
+        return answered / seconds
 
     async def load(self, per_s: float, seconds: float, warm_up_s: float) -> list[Visit]:
         """Send requests at random moments; return those after the warm-up."""
@@ -163,8 +166,8 @@ async def run_live(front: str, *, seconds: float, warm_up_s: float, seed: int, l
     with tempfile.TemporaryDirectory() as folder:
         async with fronted(front, Path(folder)) as service:
             clients = Clients(service, random.Random(seed))  # noqa: S311 - arrivals, nothing secret
-            await clients.capacity_per_s(5.0)  # until it is known to the router, too
-            capacity = await clients.capacity_per_s(10.0)
+            await clients.capacity_per_s(10.0)  # until it is known to the router, too
+            capacity = await clients.capacity_per_s(20.0)
             found: dict[str, Any] = {}
             for load in loads:
                 visits = await clients.load(capacity * load, seconds, warm_up_s)

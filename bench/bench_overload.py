@@ -23,6 +23,7 @@ from inferplane_planner.workload.lengths import LogNormal
 from inferplane_planner.workload.open_loop import Ends, OpenLoop
 from inferplane_planner.workload.prompts import Piece, Prompt, Request
 from inferplane_planner.workload.shapes import OWN, named
+from inferplane_runtime import logs
 from inferplane_simulator import Outcome, PoolSpec, Scenario, Simulation, Slo
 from inferplane_simulator.journey import End, Journey
 from inferplane_simulator.knee import find_knee
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--live", choices=["gateway", "envoy"], help="real processes behind this front, in real time")
     options = parser.parse_args()
     if options.live:
+        logs.configure(level=logs.LogLevel.ERROR, component="bench")
         settings = {"seconds": options.seconds, "warm_up_s": options.warm_up, "seed": options.seed}
         live = uvloop.run(run_live(options.live, loads=options.loads, **settings))
         print(json.dumps({"bench": "overload", **live}))

@@ -57,6 +57,7 @@ def run(path: Path, circumstances: Mapping[str, Any]) -> bool:
         done = subprocess.run(  # noqa: S603 - our own file
             [sys.executable, str(path)],
             cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "tools")},
             stdout=subprocess.PIPE,
             text=True,
             timeout=TIME_LIMIT_S,

@@ -32,6 +32,8 @@ def test_appointments_of_a_crowd_are_as_far_apart_as_it_can_be_served() -> None:
     assert times == sorted(times)
     assert times[0] == pytest.approx(2.1)
     assert times[-1] == pytest.approx(12.0)
+    appointments.free(0.0)
+    assert appointments.give(0.0, wait_s=2.0, each_s=0.1) == times[0]
 
 
 @given(st.floats(0.01, 100), st.floats(0, 1000))

@@ -17,6 +17,8 @@ _SETTLED: Final = 8
 """Completions from which the pace is believed."""
 _LEAST_RETRY_S: Final = 1.0
 _MOST_RETRY_S: Final = 60.0
+_SPREAD_S: Final = 10.0
+"""How far apart those are told to come back who could be served next: nobody knows whether all of them will."""
 _LEAST_INTERVAL_S: Final = 5.0
 _HOLD_SHARE: Final = 0.3
 _LEAST_HOLD_S: Final = 0.2
@@ -109,5 +111,10 @@ class Appointments:
 
     def give(self, now: float, *, wait_s: float, each_s: float) -> float:
         """Return in how many seconds to come back, given the wait for one who would join now."""
-        self._next = min(max(self._next, now + wait_s) + each_s, now + _MOST_RETRY_S)
+        begins = now + wait_s
+        self._next = min(max(self._next, begins) + each_s, begins + _SPREAD_S)
         return min(_MOST_RETRY_S, max(_LEAST_RETRY_S, (self._next - now) * (0.9 + 0.2 * self.jitter())))
+
+    def free(self, now: float) -> None:
+        """Follow that there is room for whoever comes: nobody waits for an appointment any more."""
+        self._next = min(self._next, now)

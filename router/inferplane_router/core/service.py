@@ -114,6 +114,7 @@ class Service:
             return self._queue(ask, now, wall_s)
         placed = self._place(ask)
         if isinstance(placed, Placed):
+            self._appointments.free(now)
             return self._commit(ask, placed, now, wall_s, queued_s=0.0)
         if placed is NoPlace.NOBODY:
             return self._no_workers(ask, wall_s, self._nobody(ask))
