@@ -8,7 +8,17 @@ import pytest
 from inferplane_planner.act.world import Findings, Sight, WorldError
 from inferplane_planner.cluster import reading
 from inferplane_planner.cluster.tables import Tables
-from inferplane_planner.cluster.testing import FakeCalls, Object, endpoints, holding, pool, service, world, wrote
+from inferplane_planner.cluster.testing import (
+    WALL_S,
+    FakeCalls,
+    Object,
+    endpoints,
+    holding,
+    pool,
+    service,
+    world,
+    wrote,
+)
 from inferplane_planner.core.contract import Workers
 
 LATER = "2026-01-01T00:01:00Z"
@@ -74,6 +84,32 @@ def test_the_last_word_on_replicas_counts(fields: list[Object], owner: str) -> N
     scaled["metadata"]["managedFields"] += fields
 
     assert look(holding(service(), pool("prefill"), scaled)).decode.owned_by == owner
+
+
+def test_a_write_without_a_time_counts_from_when_it_was_seen_first() -> None:
+    """As an API server keeps writes through the scale subresource of a custom resource."""
+    scaled = pool("decode", replicas=3)
+    scaled["metadata"]["managedFields"] = [wrote("kubectl", "replicas", "", "scale")]
+    tables = holding(service(), scaled)
+    there = world(tables)
+
+    def owner(wall_s: float) -> str:
+        there.wall = lambda: wall_s
+        return asyncio.run(there.look()).decode.owned_by
+
+    def edit(at: str) -> None:
+        edited = service()
+        edited["metadata"]["managedFields"].append(wrote("kubectl-edit", "scaling", at))
+        tables.services.put(edited)
+
+    seen = [owner(WALL_S)]
+    edit(LATER)
+    seen += [owner(WALL_S + 61), owner(WALL_S + 90)]
+    scaled["spec"]["replicas"] = 5
+    tables.decode_pools.put(scaled)
+    seen += [owner(WALL_S + 100), owner(WALL_S + 1000)]
+
+    assert seen == ["kubectl", "", "", "kubectl", "kubectl"]
 
 
 def test_a_later_edit_of_the_scaling_hands_the_replicas_back() -> None:

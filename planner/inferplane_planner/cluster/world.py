@@ -10,7 +10,7 @@ from inferplane_planner.act.priors import Calibrations
 from inferplane_planner.act.wishes import PLANNED, Prices, spec_of
 from inferplane_planner.act.world import Findings, Sight, WorldError
 from inferplane_planner.cluster.kinds import INFERENCE_SERVICE
-from inferplane_planner.cluster.owners import MANAGER, other_owner
+from inferplane_planner.cluster.owners import MANAGER, LastWords, other_owner
 from inferplane_planner.cluster.records import PoolRecord, ServiceRecord
 from inferplane_planner.cluster.scaling import Calls, scale
 from inferplane_planner.cluster.tables import Tables
@@ -56,6 +56,7 @@ class KubeWorld:
     wall: Callable[[], float]
     _waiting: dict[str, float] = field(default_factory=dict[str, float])
     _started: dict[str, str] = field(default_factory=dict[str, str])
+    _last_words: LastWords = field(default_factory=LastWords)
 
     async def look(self) -> Sight:
         record, wanted = self._record()
@@ -129,7 +130,8 @@ class KubeWorld:
             self._waiting.setdefault(role, self.now())
         if pool is None:
             return NOBODY
-        return Workers(pool.replicas, pool.ready, self._waiting.get(role), other_owner(service, pool))
+        owner = other_owner(service, self._last_words.dated(pool, rfc3339(self.wall())))
+        return Workers(pool.replicas, pool.ready, self._waiting.get(role), owner)
 
     def _start_ups(self, role: str, pool: PoolRecord | None) -> tuple[float, ...]:
         """Return how long the worker took that became ready since the look before."""
