@@ -8,7 +8,8 @@ have to break parts of a cluster are skipped.
 import importlib
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +85,16 @@ def counted(_counting: Counted | None) -> Counted:
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Give a running cluster; from here on this process is in its network."""
     if given := os.environ.get("INFERPLANE_E2E_KUBECONFIG"):
-        yield Cluster(Access(Path(given)), None)
+        yield Cluster.of(Access(Path(given)))
         return
     install_missing(NEEDED)
     build_missing()
     node = OneNode.start()
     try:
-        yield Cluster(node.access, node)
+        yield Cluster.of(node.access, node)
     finally:
         if request.session.stash.get(_FAILED, False):
             gather_components(node, LOGS / "cluster")
@@ -101,8 +102,28 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def image(cluster: Cluster) -> str:
+def coming_image(request: pytest.FixtureRequest, running: Cluster) -> Iterator[Callable[[], str]]:
+    """Begin to bring the image while tests run that need none; give what waits for it."""
+    wanted = any("image" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(_brought, running) if wanted else None
+        yield lambda: coming.result() if coming is not None else ""
+
+
+@pytest.fixture(scope="session")
+def cluster(running: Cluster, coming_image: Callable[[], str]) -> Cluster:
+    """Give the cluster of this run."""
+    assert callable(coming_image)
+    return running
+
+
+@pytest.fixture(scope="session")
+def image(coming_image: Callable[[], str]) -> str:
     """Give the name of an image with every component that nodes have or can pull."""
+    return coming_image()
+
+
+def _brought(cluster: Cluster) -> str:
     given = os.environ.get("INFERPLANE_E2E_IMAGE", "")
     if cluster.own is None:
         if given:

@@ -171,10 +171,12 @@ async def create_all(user: Client, count: int) -> None:
     await asyncio.gather(*(one(number) for number in range(count)))
 
 
-async def until_converged(user: Client, count: int) -> None:
+async def until_converged(user: Client, count: int, process: "subprocess.Popen[bytes]") -> None:
     """Wait until every service's status speaks of its spec and its objects are there."""
     deadline = time.monotonic() + _LIMIT_S
     while time.monotonic() < deadline:
+        if process.poll() is not None:  # it lost its Lease, say; nobody starts it anew here
+            raise RuntimeError(f"the operator ended with {process.returncode}; its log tells why")
         if all(_converged(found) for found in await user.services()):
             deployments = await user.count(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
             budgets = await user.count(f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets")
@@ -234,7 +236,7 @@ async def measure(found: Plane, *, services: int, idle_s: float, edit_count: int
             began, everything = time.monotonic(), AuditLog.since_now(found.audit_log)
             await create_all(user, services)
             result["created_s"] = round(time.monotonic() - began, 1)
-            await until_converged(user, services)
+            await until_converged(user, services, process)
             result["converged_s"] = round(time.monotonic() - began, 1)
             await asyncio.sleep(_SETTLE_S)
             result["writes_to_converge"] = written(everything, OPERATOR.user)
@@ -286,6 +288,7 @@ def main() -> None:
     parser.add_argument("--edits", type=int, default=30)
     parser.add_argument("--log", type=Path, default=RUNS / "operator-scale.log")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its cluster is taken down
     RUNS.mkdir(parents=True, exist_ok=True)
     with plane() as found:
         result = asyncio.run(

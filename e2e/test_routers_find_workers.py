@@ -173,12 +173,11 @@ def test_workers_are_kept_and_followed_through_a_restart_of_the_api_server(
         closing(Router.start(tmp_path / "two", cluster, namespace)) as two,
     ):
         until(lambda: (one.workers, two.workers) == (1, 1), what="one worker each")
-        node.control_plane.api_server.stop()
+        node.stop_api_server()
         until(lambda: one.metric("inferplane_router_catalogue_failures_total") > 0, what="the outage is noticed")
         assert (one.workers, two.workers) == (1, 1)
         assert "ready" in one.get("http", "/ready")
-        node.control_plane.api_server.start()
-        node.control_plane.api_server.await_(node.api_is_ready)
+        node.start_api_server()
 
         cluster.kubectl("scale", "deployment/s-decode-r1", "--replicas=3", "--namespace", namespace)
         until(lambda: (one.workers, two.workers) == (3, 3), what="three workers each")

@@ -166,7 +166,8 @@ def test_a_killed_operator_is_not_missed(service: Service, load: Load, release: 
 
 def test_a_restarted_api_server_is_not_missed(service: Service, load: Load, cluster: Cluster) -> None:
     node, before = cluster.node, service.uids()
-    node.restart_api_server()
+    node.stop_api_server()
+    node.start_api_server()
     settled(load)
     scale(service, "decode", 3)
 

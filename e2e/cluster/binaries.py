@@ -89,7 +89,7 @@ def build_missing() -> None:
 
 
 def _build(program: Program) -> None:
-    go = _go()
+    go = go_command()
     print(f"building {program.name} {program.version}, once", flush=True)  # noqa: T201 - minutes pass
     with tempfile.TemporaryDirectory(dir=cache()) as temporary:
         output = Path(temporary) / "new"
@@ -125,7 +125,8 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
 
 
-def _go() -> str:
+def go_command() -> str:
+    """Return the path of a Go that is new enough; MissingError where there is none."""
     wanted = ".".join(str(number) for number in _GO)
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from e2e.cluster.access import Access
 from e2e.cluster.one_node import OneNode
+from e2e.support.reading import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,11 @@ class Cluster:
 
     access: Access
     own: OneNode | None
+    reader: Reader
+
+    @classmethod
+    def of(cls, access: Access, own: OneNode | None = None) -> Self:
+        return cls(access, own, Reader(access.kubeconfig))
 
     @property
     def node(self) -> OneNode:
@@ -24,6 +31,10 @@ class Cluster:
         if self.own is None:
             pytest.skip("this test breaks parts of the cluster, which INFERPLANE_E2E_KUBECONFIG says is somebody's")
         return self.own
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Be in this machine's own network for a while, where downloads are possible."""
+        return self.own.enclosure.outside() if self.own is not None else nullcontext()
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return self.access.kubectl(*arguments, stdin=stdin)
@@ -35,11 +46,7 @@ class Cluster:
 
     def get(self, kind: str, name: str = "", *, namespace: str = "default", selector: str = "") -> dict[str, Any]:
         """Return an object, or a list of them where there is no name."""
-        arguments = ["get", kind, *([name] if name else []), "--namespace", namespace, "--output", "json"]
-        if selector:
-            arguments += ["--selector", selector]
-        found: dict[str, Any] = json.loads(self.kubectl(*arguments))
-        return found
+        return self.reader.get(kind, name, namespace=namespace, selector=selector)
 
     def wait(self, kind_and_name: str, condition: str, *, namespace: str = "default", limit_s: float = 120) -> None:
         """Wait as a user's script does: with kubectl wait."""

@@ -10,11 +10,12 @@ import itertools
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-import httpx
+from e2e.support.sse import BrokenError, events
 
 STREAMS: Final = 50
 _LIMIT_S: Final = 120.0
@@ -51,41 +52,50 @@ class Chat:
             "stream_options": {"include_usage": True},
         }
 
+    @property
+    def _endpoint(self) -> str:
+        return f"{self.url}/v1/chat/completions"
+
     async def ask(self, prompt: str) -> Answer:
         """Ask on a connection of its own, as a new client does; whatever goes wrong is in the answer."""
+        reading = _Reading()
         try:
-            async with (
-                # no authorities to verify by: reading them takes longer than the rest of a request, and this is HTTP
-                httpx.AsyncClient(timeout=_LIMIT_S, verify=False) as client,  # noqa: S501
-                client.stream("POST", f"{self.url}/v1/chat/completions", json=self.body(prompt)) as reply,
-            ):
-                if not reply.is_success:
-                    return Answer(problem=f"{reply.status_code}: {(await reply.aread()).decode()[:500]}")
-                return await _read(reply)
-        except httpx.HTTPError as error:
-            return Answer(problem=f"{type(error).__name__}: {error}")
+            async with asyncio.timeout(_LIMIT_S), aclosing(events(self._endpoint, self.body(prompt))) as coming:
+                async for event in coming:
+                    if reading.take(event):
+                        return reading.answer()
+        except (BrokenError, TimeoutError) as error:
+            return reading.answer(f"broken after {len(reading.pieces)} pieces: {type(error).__name__}: {error}")
+        return reading.answer(f"ended without [DONE] after {len(reading.pieces)} pieces")
 
 
-async def _read(reply: httpx.Response) -> Answer:
-    pieces: list[str] = []
-    finish_reason, tokens = "", 0
-    try:
-        async for line in reply.aiter_lines():
-            if not line.startswith("data: "):
-                continue
-            if line == "data: [DONE]":
-                return Answer("".join(pieces), finish_reason, tokens)
-            event: dict[str, Any] = json.loads(line.removeprefix("data: "))
-            if "error" in event:
-                return Answer("".join(pieces), problem=f"error in the stream: {event['error']}")
-            for choice in event.get("choices", ()):
-                pieces.append(choice["delta"].get("content") or "")
-                finish_reason = choice.get("finish_reason") or finish_reason
-            usage: dict[str, int] = event.get("usage") or {}
-            tokens = usage.get("completion_tokens", tokens)
-    except httpx.HTTPError as error:
-        return Answer("".join(pieces), problem=f"broken after {len(pieces)} pieces: {type(error).__name__}: {error}")
-    return Answer("".join(pieces), problem=f"ended without [DONE] after {len(pieces)} pieces")
+@dataclass(slots=True)
+class _Reading:
+    """An answer while it comes."""
+
+    pieces: list[str] = field(default_factory=list[str])
+    finish_reason: str = ""
+    tokens: int = 0
+    error: str = ""
+
+    def take(self, event: bytes) -> bool:
+        """Take an event in; return whether it was the last one."""
+        if event == b"[DONE]":
+            return True
+        found: dict[str, Any] = json.loads(event)
+        if "error" in found:
+            self.error = f"error in the stream: {found['error']}"
+            return True
+        for choice in found.get("choices", ()):
+            self.pieces.append(choice["delta"].get("content") or "")
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        usage: dict[str, int] = found.get("usage") or {}
+        self.tokens = usage.get("completion_tokens", self.tokens)
+        return False
+
+    def answer(self, problem: str = "") -> Answer:
+        text, wrong = "".join(self.pieces), problem or self.error
+        return Answer(text, problem=wrong) if wrong else Answer(text, self.finish_reason, self.tokens)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,6 @@
 """The operator's writes, counted by `e2e.operator_scale` in a process that runs beside the tests."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -37,5 +35,5 @@ class Counted:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGINT)  # an exception there, which takes its cluster down
+            self.process.terminate()  # an exception there, which takes its cluster down
             self.process.wait(60)
