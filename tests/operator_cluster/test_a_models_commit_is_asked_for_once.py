@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inferplane_engine.memory import ModelFacts
 from inferplane_operator.cluster import model_revisions
 from inferplane_operator.cluster.model_revisions import ModelRevisions, Resolution, pinned_revision
 from inferplane_operator.cluster.work_keys import WorkKey
@@ -108,6 +109,56 @@ def test_an_edit_of_something_else_does_not_move_the_model(model: Mapping[str, A
     observed = Observed(service=edited.service, histories=[past])
 
     assert pinned_revision(observed) == pinned
+
+
+FACTS = ModelFacts(weights_bytes=1 << 30, layers=2, kv_values_per_token=64, kv_heads=1, max_length=4096)
+REFUSED = [{"type": "Ready", "status": "False", "reason": "InvalidSpec"}]
+
+
+def on_devices(observed: Observed, *, past: Mapping[str, Any] = MODEL) -> Observed:
+    """Put a service on devices; `past` is the model of the revision that runs."""
+    spec = {**observed.service["spec"], "decode": {"accelerator": "h100"}}
+    history = {"metadata": {"name": "s-r1"}, "data": {"spec": {"model": past}}}
+    return Observed(service={**observed.service, "spec": spec}, histories=[history])
+
+
+@pytest.mark.parametrize(
+    ("observed", "conditions", "facts"),
+    [(1, [], FACTS), (2, [], None), (2, REFUSED, FACTS)],
+    ids=["another edit", "carried out", "refused"],
+)
+async def test_what_a_pinned_commit_weighs_is_asked_for_an_edit_that_is_not_carried_out(
+    observed: int, conditions: list[dict[str, str]], facts: ModelFacts | None
+) -> None:
+    world = World(Hub(Resolution("f00", facts=FACTS)))
+    world.hub.gate.set()
+    status = {"observedGeneration": observed, "modelRevision": "f00", "revision": "r1", "conditions": conditions}
+    found = await world.revisions.add_to(on_devices(service(generation=2, **status)))
+
+    assert found.observed.model_revision == "f00"
+    assert found.observed.model_facts == facts
+
+
+async def test_a_silent_hub_does_not_hold_up_an_edit_of_a_pinned_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_revisions, "_PINNED_PATIENCE_S", 0.0)
+    world = World()
+    edited = service(generation=2, observedGeneration=1, modelRevision="f00", revision="r1")
+    found = await world.revisions.add_to(on_devices(edited))
+    world.hub.gate.set()
+    await world.revisions.close()
+
+    assert (found.observed.model_revision, found.observed.model_facts) == ("f00", None)
+
+
+async def test_a_refused_edit_of_the_model_has_not_pinned_it() -> None:
+    """Its status still has the commit of the model that runs."""
+    world = World(Hub(Resolution("beef", facts=FACTS)))
+    world.hub.gate.set()
+    status = {"observedGeneration": 2, "modelRevision": "f00", "revision": "r1", "conditions": REFUSED}
+    larger = {**MODEL, "source": {"hf": "org/larger"}}
+    found = await world.revisions.add_to(on_devices(service(larger, generation=2, **status)))
+
+    assert (found.observed.model_revision, found.observed.model_facts) == ("beef", FACTS)
 
 
 async def test_adapters_from_a_hub_are_resolved_the_same_way() -> None:

@@ -4,7 +4,8 @@ Problem.  A branch moves; a service must not change its weights because the oper
 objective; and a hub that is slow or away must not hold up anything else.
 Idea.  What the status says holds while the model is described as it was.  Otherwise the hub is asked in a task of its
 own; the service is looked at again when the answer is there.
-Trade-off.  A new service waits for its hub, while a known one never does.
+What a pinned commit weighs is asked for when another edit is to be carried out on devices, which it may not fit.
+Trade-off.  A new service waits for its hub; a known one waits a second, and goes on without an answer.
 Invariant.  Equal descriptions that are asked for together are asked once.
 """
 
@@ -13,17 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from inferplane_api.v1alpha1.conditions import Reason
 from inferplane_engine.memory import ModelFacts
 from inferplane_operator.cluster.applied import digest
 from inferplane_operator.cluster.facts import Gathered
 from inferplane_operator.cluster.kinds import SERVICE
-from inferplane_operator.cluster.raw import part, text
+from inferplane_operator.cluster.raw import items, part, text
 from inferplane_operator.cluster.work_keys import WorkKey
 from inferplane_operator.reconcile.values import Manifest, Observed
 
 _PATIENCE_S = 3.0
+_PINNED_PATIENCE_S = 1.0
 _RETRY_S = 30.0
 _KEEP_S = 600.0
+_REFUSED = Reason.INVALID_SPEC.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,14 @@ class ModelRevisions:
         model = part(observed.service, "spec", "model")
         if not part(model, "source").get("hf"):
             return Gathered(observed)
-        pinned = pinned_revision(observed)
-        if pinned:
-            return Gathered(replace(observed, model_revision=pinned))
         metadata = observed.service["metadata"]
         key = WorkKey(SERVICE.kind, str(metadata.get("namespace", "")), str(metadata["name"]))
+        if pinned := pinned_revision(observed):
+            found = replace(observed, model_revision=pinned)
+            if may_not_fit(observed):
+                told = await self._resolve({**model, "revision": pinned}, key, patience_s=_PINNED_PATIENCE_S)
+                found = replace(found, model_facts=told.facts)
+            return Gathered(found)
         resolution = await self._resolve(model, key)
         again = _RETRY_S if resolution.problem else None
         found = replace(observed, model_revision=resolution.revision, model_problem=resolution.problem)
@@ -93,7 +100,7 @@ class ModelRevisions:
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
-    async def _resolve(self, model: Manifest, asked_for: WorkKey) -> Resolution:
+    async def _resolve(self, model: Manifest, asked_for: WorkKey, *, patience_s: float | None = None) -> Resolution:
         key, now = digest(model), self._now()
         known = self._known.get(key)
         if known is not None and now - known.at < (_RETRY_S if known.resolution.problem else _KEEP_S):
@@ -102,7 +109,7 @@ class ModelRevisions:
         if task is None:
             task = self._asking[key] = asyncio.create_task(self._hub.resolve(model), name="resolve-model")
             task.add_done_callback(lambda done: self._answered(key, done))
-        await asyncio.wait({task}, timeout=_PATIENCE_S)
+        await asyncio.wait({task}, timeout=_PATIENCE_S if patience_s is None else patience_s)
         if task.done():
             return task.result()
         task.add_done_callback(lambda _: self._queue(asked_for))
@@ -125,13 +132,28 @@ def _pinned_adapter(adapter: Manifest) -> str:
     return text(status, "revision") if known else ""
 
 
+def may_not_fit(observed: Observed) -> bool:
+    """Say whether a spec is to be carried out on devices that has not been: what runs has shown that it fits."""
+    service = observed.service
+    spec, status = part(service, "spec"), part(service, "status")
+    if not any(part(spec, role).get("accelerator") for role in ("prefill", "decode")):
+        return False
+    if status.get("observedGeneration") != service["metadata"].get("generation"):
+        return True
+    return _was_refused(status)
+
+
+def _was_refused(status: Manifest) -> bool:
+    return any(it.get("type") == "Ready" and it.get("reason") == _REFUSED for it in items(status, "conditions"))
+
+
 def pinned_revision(observed: Observed) -> str:
     """Return the commit that the status holds, if it was resolved from this very description of the model."""
     status, metadata = part(observed.service, "status"), part(observed.service, "metadata")
     pinned = text(status, "modelRevision")
     if not pinned:
         return ""
-    if status.get("observedGeneration") == metadata.get("generation"):
+    if status.get("observedGeneration") == metadata.get("generation") and not _was_refused(status):
         return pinned
     model, name = part(observed.service, "spec", "model"), f"{metadata['name']}-{text(status, 'revision')}"
     for revision in observed.histories:
