@@ -9,9 +9,9 @@ from inferplane_runtime.http.api import Request
 from inferplane_runtime.http.testing import RecordedExchange
 from inferplane_runtime.metrics import catalogue
 from inferplane_runtime.metrics.catalogue import agent, gateway
-from inferplane_runtime.metrics.exposition import exposition_handler, register_process_metrics
+from inferplane_runtime.metrics.exposition import exposition_handler, page, register_process_metrics
 from inferplane_runtime.metrics.instruments import Instruments
-from inferplane_runtime.metrics.spec import Kind, MetricSpec, Unit, counter, histogram
+from inferplane_runtime.metrics.spec import Kind, MetricSpec, Unit, counter, gauge, histogram
 
 
 def test_every_name_is_there_once_and_every_spec_of_a_module_is_listed() -> None:
@@ -73,6 +73,36 @@ def test_a_distribution_is_rendered_as_the_client_library_would(values: list[flo
         return [sample for sample in found if not sample[0].endswith("_created")]
 
     assert samples(ours.registry) == samples(theirs)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=5), st.text(max_size=5), st.floats()), unique_by=lambda each: each[:2], max_size=8
+    ),
+    st.lists(st.floats(0, 1e12), max_size=5),
+)
+def test_a_page_is_what_the_client_library_would_write(cells: list[tuple[str, str, float]], seen: list[float]) -> None:
+    instruments = Instruments()
+    gauges = instruments.cells(gauge("g", 'a "help"\nwith \\', labels=("z", "a")))
+    counters = instruments.cells(counter("c_total", "help", labels=("z", "a")))
+    for first, second, value in cells:
+        gauges.labels(first, second).set(value)
+        counters.labels(first, second).inc(value)
+    distribution = instruments.distributions(histogram("x_seconds", "help", buckets=(0.5, 1e6), labels=("m",))).labels(
+        "y"
+    )
+    for value in seen:
+        distribution.observe(value)
+
+    def read(text: bytes) -> list[tuple[str, str, str, list[tuple[str, dict[str, str], str]]]]:
+        families = text_string_to_metric_families(text.decode())
+        return [
+            (each.name, each.type, each.documentation, [(s.name, s.labels, repr(s.value)) for s in each.samples])
+            for each in families
+        ]
+
+    assert read(page(instruments.registry)) == read(generate_latest(instruments.registry))
 
 
 def test_metrics_are_served_on_their_path_alone() -> None:

@@ -7,6 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from inferplane_runtime.http.api import Exchange, Handler, Headers, Request, Response
 from inferplane_runtime.http.errors import json_error
+from inferplane_runtime.metrics.instruments import PageRegistry
 
 
 def exposition_handler(registry: CollectorRegistry, *, refresh: Callable[[], None] | None = None) -> Handler:
@@ -19,9 +20,17 @@ def exposition_handler(registry: CollectorRegistry, *, refresh: Callable[[], Non
             return
         if refresh is not None:
             refresh()
-        exchange.respond(Response(200, content, generate_latest(registry)))
+        exchange.respond(Response(200, content, page(registry)))
 
     return handle
+
+
+def page(registry: CollectorRegistry) -> bytes:
+    """Write everything that a registry holds."""
+    if not isinstance(registry, PageRegistry):
+        return generate_latest(registry)
+    ours = "".join(line for instrument in registry.ours for line in instrument.lines())
+    return ours.encode() + generate_latest(registry.others)
 
 
 def register_process_metrics(registry: CollectorRegistry) -> None:

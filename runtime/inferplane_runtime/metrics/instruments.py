@@ -1,8 +1,9 @@
 """Counting that costs next to nothing on the hot path.
 
 Problem: the client library takes a lock and walks all buckets for every observation, a microsecond and more each time.
-Idea: cells without locks (every process counts in its loop's thread), bound once to their label values; the library
-only renders them, through its collector interface.
+Idea: cells without locks (every process counts in its loop's thread), bound once to their label values.
+The library knows them through its collector interface; on a page they write themselves, several times as fast: a
+hundred workers and fifty tenants are ten thousand lines, and the loop that writes them serves nobody meanwhile.
 Trade-off: one thread counts; a reader in another thread may see a histogram between two increments.
 """
 
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from inferplane_runtime.metrics.page_text import LabelText, head, number
 from inferplane_runtime.metrics.spec import Kind, MetricSpec
 
 
@@ -61,6 +63,7 @@ class Cells(Collector):
 
     def __init__(self, spec: MetricSpec) -> None:
         self.spec = spec
+        self._labels = LabelText(spec.labels)
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def labels(self, *values: str) -> Cell:
@@ -85,12 +88,21 @@ class Cells(Collector):
             family.add_metric(values, cell.value)
         yield family
 
+    def lines(self) -> Iterator[str]:
+        """Write the metric as a page has it."""
+        name, labels = self.spec.name, self._labels
+        yield head(self.spec)
+        for values, cell in self._cells.items():
+            yield f"{name}{labels.of(values)} {number(cell.value)}\n"
+
 
 class Distributions(Collector):
     """A histogram: one distribution for each set of label values."""
 
     def __init__(self, spec: MetricSpec) -> None:
         self.spec = spec
+        self._labels = LabelText((*spec.labels, "le"))
+        self._plain = LabelText(spec.labels)
         self._distributions: dict[tuple[str, ...], Distribution] = {}
 
     def labels(self, *values: str) -> Distribution:
@@ -106,12 +118,40 @@ class Distributions(Collector):
             family.add_metric(values, distribution.cumulative(), distribution.sum)
         yield family
 
+    def lines(self) -> Iterator[str]:
+        """Write the metric as a page has it."""
+        name = self.spec.name
+        yield head(self.spec)
+        for values, distribution in self._distributions.items():
+            total = 0.0
+            for bound, total in distribution.cumulative():
+                yield f"{name}_bucket{self._labels.of((*values, bound))} {number(total)}\n"
+            plain = self._plain.of(values)
+            yield f"{name}_count{plain} {number(total)}\n{name}_sum{plain} {number(distribution.sum)}\n"
+
+
+class PageRegistry(CollectorRegistry):
+    """A registry that knows which of its collectors write themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ours: list[Cells | Distributions] = []
+        self.others = CollectorRegistry()
+
+    def register(self, collector: Collector) -> None:
+        """Add a collector.  Raises ValueError for a name that is there."""
+        super().register(collector)
+        if isinstance(collector, (Cells, Distributions)):
+            self.ours.append(collector)
+        else:
+            self.others.register(collector)
+
 
 class Instruments:
     """Makes instruments from specs and registers them."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
+    def __init__(self) -> None:
+        self.registry = PageRegistry()
 
     def cells(self, spec: MetricSpec) -> Cells:
         """Make a counter or gauge; without labels it shows 0 from the start."""
