@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,7 @@ class Setting:
     redis_port: int
     engine: BareEngine | None = None
     store: subprocess.Popen[bytes] | None = None
-    answers: dict[int, list[int]] = field(default_factory=dict)
+    answers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     @property
     def socket(self) -> Path:
@@ -167,7 +167,7 @@ def flip(path: Path, rng: random.Random, share: float) -> int:
 
 
 @contextmanager
-def redis(program: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def redis(program: str, port: int) -> Generator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--maxmemory", "1gb"],
         stdout=subprocess.DEVNULL,

@@ -103,13 +103,27 @@ class StoreClient:
     def _ask(self, message: Message, read: Callable[[Message], _T]) -> _T | None:
         # What a reply points to is looked up before anyone else can drop the connection and its memory.
         with self._lock:
-            if self._socket is None and not self._connect():
+            kept = self._socket is not None
+            if not kept and not self._connect():
                 return None
             try:
                 return self._exchange(message, read)
+            except ConnectionError as error:
+                # The store was started anew since the last call: ask the new one, once.
+                self._drop()
+                if kept:
+                    return self._again(message, read)
+                self._failed(error)
             except (OSError, KeyError, TypeError, ValueError) as error:
                 self._failed(error)
-                return None
+            return None
+
+    def _again(self, message: Message, read: Callable[[Message], _T]) -> _T | None:
+        try:
+            return self._exchange(message, read) if self._connect() else None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            self._failed(error)
+            return None
 
     def _exchange(self, message: Message, read: Callable[[Message], _T]) -> _T | None:
         assert self._socket is not None  # noqa: S101 - just connected

@@ -27,7 +27,7 @@ _LENGTH: Final = struct.Struct("<I")
 Message: TypeAlias = dict[str, Any]
 
 
-class WireError(OSError):
+class WireError(ConnectionError):
     """The other side said what is no message, or went away."""
 
 

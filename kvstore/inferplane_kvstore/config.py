@@ -51,11 +51,19 @@ def tenant_owner(tenant: str) -> bytes:
 def load(path: Path) -> StoreConfig:
     """Raise ConfigError."""
     try:
-        raw: Any = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return read(path.read_text())
+    except OSError as error:
         raise ConfigError("--config", f"{path} cannot be read: {error}", "name a JSON file") from error
+
+
+def read(text: str) -> StoreConfig:
+    """Raise ConfigError."""
+    try:
+        raw: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError("configuration", f"it is no JSON: {error}", "see docs/how-to/kv-store.md") from error
     if not isinstance(raw, dict):
-        raise ConfigError("--config", f"{path} holds no object", "see docs/how-to/kv-store.md")
+        raise ConfigError("configuration", "it is no object", "see docs/how-to/kv-store.md")
     return parse(raw)  # pyright: ignore[reportUnknownArgumentType]  JSON: checked field by field
 
 

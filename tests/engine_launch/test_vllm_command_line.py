@@ -15,6 +15,7 @@ from inferplane_engine.launch import (
     Guesses,
     LaunchError,
     LaunchSpec,
+    StoreLink,
     launch,
     rank_endpoint,
 )
@@ -241,3 +242,36 @@ def test_other_nodes_have_the_same_engine_with_a_rank_of_their_own_and_no_server
 def test_only_the_serving_command_knows_several_nodes() -> None:
     with pytest.raises(LaunchError, match=r"engine\.command: only `vllm serve` runs on several nodes"):
         launch(replace(SPEC, program=SERVER, group=Group(2, "first")))
+
+
+STORE = StoreLink("/run/kv.sock", "/run/secret", "org/m", revision="r1")
+
+
+def connector_of(config: dict[str, object]) -> tuple[object, object]:
+    return config["kv_connector"], config["kv_role"]
+
+
+def test_an_aggregated_engine_with_a_store_has_its_connector_alone() -> None:
+    started = launch(replace(SPEC, role=EngineRole.AGGREGATED, store=STORE))
+    config = json.loads(after(started.args, "--kv-transfer-config"))
+
+    assert connector_of(config) == ("InferplaneConnector", "kv_both")
+    assert config["kv_load_failure_policy"] == "recompute"
+    assert config["kv_connector_extra_config"] == {
+        "socket": "/run/kv.sock",
+        "secret_file": "/run/secret",
+        "model": "org/m",
+        "revision": "r1",
+    }
+
+
+@pytest.mark.parametrize("role", [EngineRole.PREFILL, EngineRole.DECODE])
+def test_an_engine_of_a_pair_asks_its_peer_before_the_store(role: EngineRole) -> None:
+    config = json.loads(after(launch(replace(SPEC, role=role, store=STORE)).args, "--kv-transfer-config"))
+    alone = json.loads(after(launch(replace(SPEC, role=role)).args, "--kv-transfer-config"))
+    peers, store = config["kv_connector_extra_config"]["connectors"]
+
+    assert connector_of(config) == ("MultiConnector", "kv_both")
+    assert config["kv_load_failure_policy"] == "recompute"
+    assert peers == alone
+    assert connector_of(store) == ("InferplaneConnector", "kv_both")

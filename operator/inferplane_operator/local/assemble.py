@@ -14,6 +14,7 @@ import inferplane_engine
 from inferplane_api.v1alpha1.engine import Device, EngineType
 from inferplane_api.v1alpha1.inference_service import InferenceService, ScalingMode
 from inferplane_api.v1alpha1.kinds import Resource
+from inferplane_api.v1alpha1.kv_store import KVStore
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 from inferplane_api.v1alpha1.manifests import ManifestError, parse_resource
 from inferplane_api.v1alpha1.model_route import ModelRoute
@@ -25,7 +26,8 @@ from inferplane_operator.reconcile.adapter import wanted_of
 from inferplane_operator.reconcile.adapter_status import refused
 from inferplane_operator.render import RenderedPool, RenderedService, RenderError, local_options, render_service
 from inferplane_operator.render.adapter_need import Present, offered_by
-from inferplane_operator.render.names import AGENT_CONTAINER, ENGINE_CONTAINER
+from inferplane_operator.render.kv_pods import configuration, served_by_store
+from inferplane_operator.render.names import AGENT_CONTAINER, ENGINE_CONTAINER, KV_PATH
 from inferplane_operator.render.values import Manifest
 
 _PLUGIN = Path(str(inferplane_engine.__file__)).parent / "vllm_cpu_plugin"
@@ -58,6 +60,7 @@ def assemble(
         tuple(pools),
         rendered.routes,
         local_adapters(service, resources),
+        kv_store=_kv_store(named_store(service, resources)),
         planned=service.spec.scaling.mode in (ScalingMode.SLO, ScalingMode.ADVISE),
         gateway_processes=service.spec.gateway.processes,
     )
@@ -102,6 +105,7 @@ def render(
             routes=[resource for resource in resources if isinstance(resource, ModelRoute)],
             options=local_options(engine_python=engine_python),
             present=present,
+            store=named_store(service, resources),
         )
     except RenderError as error:
         raise UnsuitableError(str(error)) from error
@@ -116,11 +120,32 @@ def the_service(resources: Sequence[Resource]) -> InferenceService:
             "put each into a file of its own"
         )
     for resource in resources:
-        if not isinstance(resource, (InferenceService, LoRAAdapter, ModelRoute)):
+        if not isinstance(resource, (InferenceService, KVStore, LoRAAdapter, ModelRoute)):
             raise UnsuitableError(
-                f"kind: {resource.kind} cannot be run locally; keep InferenceService, LoRAAdapter and ModelRoute"
+                f"kind: {resource.kind} cannot be run locally; keep InferenceService, KVStore, LoRAAdapter, ModelRoute"
             )
     return services[0]
+
+
+def named_store(service: InferenceService, resources: Sequence[Resource]) -> KVStore | None:
+    """Return the KVStore that the service names and its engine can use.  Raises UnsuitableError."""
+    wanted = service.spec.kv_store
+    if wanted is None or not served_by_store(service):
+        return None
+    for resource in resources:
+        if isinstance(resource, KVStore) and resource.metadata.name == wanted.name:
+            return resource
+    raise UnsuitableError(f"spec.kvStore.name: the file holds no KVStore {wanted.name}; add it, or leave kvStore out")
+
+
+def _kv_store(store: KVStore | None) -> dict[str, Any] | None:
+    if store is None:
+        return None
+    ssd = next((tier.path for tier in store.spec.tiers if tier.path is not None), "")
+    try:
+        return configuration(store, socket="", secret_file="", arena="", slabs=str(ssd))
+    except RenderError as error:
+        raise UnsuitableError(str(error)) from error
 
 
 def on_this_machine(service: InferenceService, machine: Machine) -> InferenceService:
@@ -177,10 +202,14 @@ def _with_override(pool: LocalPool, service: str, replicas: dict[str, int]) -> L
 
 def _for_cpu(engine: Manifest, threads: int) -> Manifest:
     """Share the cores among the engines, unless the manifest says how."""
+    given: list[dict[str, Any]] = list(engine.get("env", ()))
+    ours = any(entry["name"] == KV_PATH for entry in given)  # then the path there is rendered, not the user's
+    theirs = next((entry.get("value", "") for entry in given if entry["name"] == "PYTHONPATH"), "")
     extra: list[dict[str, Any]] = [
         {"name": "OMP_NUM_THREADS", "value": str(threads)},
-        {"name": "PYTHONPATH", "value": str(_PLUGIN)},
+        {"name": "PYTHONPATH", "value": f"{theirs}:{_PLUGIN}" if ours else str(_PLUGIN)},
     ]
-    given: list[dict[str, Any]] = list(engine.get("env", ()))
+    if ours:
+        given = [entry for entry in given if entry["name"] != "PYTHONPATH"]
     names = {entry["name"] for entry in given}
     return {**engine, "env": [*given, *(entry for entry in extra if entry["name"] not in names)]}

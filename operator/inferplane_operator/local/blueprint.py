@@ -4,6 +4,7 @@ Plain values, made once per generation from the manifests by `assemble` and comp
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from inferplane_api.catalogue import CatalogueRoute, CatalogueService, WorkerRole
 from inferplane_operator.reconcile.adapter import WantedAdapter
@@ -49,6 +50,8 @@ class Blueprint:
     pools: tuple[LocalPool, ...]
     routes: tuple[CatalogueRoute, ...] = ()
     adapters: tuple[LocalAdapter, ...] = ()
+    kv_store: dict[str, Any] | None = None
+    """Configuration of the KV store beside the workers, without its places; None: there is none."""
     planned: bool = False
     """Whether a planner is asked for, to scale or to advise."""
     gateway_processes: int = 1

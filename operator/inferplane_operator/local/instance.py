@@ -18,7 +18,9 @@ from inferplane_operator.local import machine as machines
 from inferplane_operator.local.adapter_keeper import AdapterKeeper
 from inferplane_operator.local.blueprint import Blueprint, LocalPool
 from inferplane_operator.local.catalogue_writer import CatalogueWriter
+from inferplane_operator.local.child import ChildState
 from inferplane_operator.local.desired import Desired, read_desired
+from inferplane_operator.local.kv_store_process import KvStoreProcess
 from inferplane_operator.local.machine import Machine
 from inferplane_operator.local.picture import Picture, RouterView, status_of
 from inferplane_operator.local.plan import DrainWorker, PoolGoal, StartWorker, plan
@@ -78,6 +80,7 @@ class Instance:
         self._workers: dict[str, Worker] = {}
         self._router: RouterProcess | None = None
         self._planner: PlannerProcess | None = None
+        self._kv_store: KvStoreProcess | None = None
         self._gateway_port = 0
         self._catalogue = CatalogueWriter(state.catalogue)
         self._unwritten = ""
@@ -95,6 +98,8 @@ class Instance:
         self._stopping = True
         if self._planner:
             self._planner.kill()
+        if self._kv_store:
+            self._kv_store.kill()
         if self._router:
             self._router.kill()
         for worker in self._workers.values():
@@ -165,6 +170,7 @@ class Instance:
         pools = {pool.name: pool for pool in blueprint.pools}
         self._keep_router(group, blueprint)
         self._keep_planner(group, blueprint)
+        self._keep_kv_store(group, blueprint)
         for worker in self._workers.values():
             pool = pools.get(worker.pool.name)
             if pool and pool.revision == worker.pool.revision:
@@ -251,6 +257,17 @@ class Instance:
             group.create_task(self._planner.stop(), name="planner-stop")
             self._planner = None
 
+    def _keep_kv_store(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
+        """One at a time: they share a socket and memory.  Engines do without until the next one is there."""
+        old = self._kv_store
+        if old is not None and old.config != blueprint.kv_store and not old.ending:
+            group.create_task(old.stop(), name="kv-store-stop")
+        if old is not None and old.child.state is ChildState.STOPPED:
+            old = self._kv_store = None
+        if old is None and blueprint.kv_store is not None:
+            self._kv_store = KvStoreProcess(self._state, self._around, blueprint.kv_store)
+            group.create_task(self._kv_store.run(), name="kv-store")
+
     async def _wind_down(self) -> None:
         """Gateway first: once it has finished its streams, nothing is left on the workers."""
         if self._planner:
@@ -262,6 +279,8 @@ class Instance:
             for worker in self._workers.values():
                 if not worker.draining:
                     drains.create_task(worker.drain("the instance is stopped"), name=f"{worker.name}-drain")
+        if self._kv_store:
+            await self._kv_store.stop()
 
     def _publish(self, *, ended: bool = False) -> None:
         """Write what changed of status, catalogue and the record of children."""
@@ -328,7 +347,7 @@ class Instance:
 
     def _write_records(self) -> None:
         children = [child for worker in self._workers.values() for child in (worker.agent, worker.engine)]
-        children += [each.child for each in (self._router, self._planner) if each]
+        children += [each.child for each in (self._router, self._planner, self._kv_store) if each]
         running = tuple((child.name, child.pid) for child in children if child.pid)
 
         def write() -> None:

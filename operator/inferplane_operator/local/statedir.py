@@ -58,6 +58,14 @@ class StateDir:
         return self.root / "planner.yaml"
 
     @property
+    def kv_config(self) -> Path:
+        return self.root / "kv-store.json"
+
+    @property
+    def kv_secret(self) -> Path:
+        return self.root / "kv-secret"
+
+    @property
     def decisions(self) -> Path:
         return self.root / "decisions.jsonl"
 

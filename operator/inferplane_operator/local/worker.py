@@ -18,6 +18,7 @@ from inferplane_operator.local.agent_client import Probe, Readiness
 from inferplane_operator.local.backoff import RestartPolicy
 from inferplane_operator.local.blueprint import LocalPool
 from inferplane_operator.local.child import Child, ChildState
+from inferplane_operator.local.kv_places import store_values
 from inferplane_operator.local.plan import WorkerFact
 from inferplane_operator.local.ports import HeldPort, Ports
 from inferplane_operator.local.processes import Command, Spawner
@@ -276,6 +277,7 @@ class Worker:
             names.SIDE_CHANNEL_PORT: str(self._engine_ports["side-channel"]),
             names.RUN_DIR: str(self._run_dir),
             names.MODEL_CACHE: str(self._around.model_cache),
+            **store_values(self._around.run_root),
             **({names.CONTROL_PORT: str(self._agent_ports["control"])} if self.pool.offers else {}),
         }
 

@@ -1,12 +1,13 @@
 """One service at one moment, read and rendered: what planning, writing and the status all look at."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from inferplane_api.catalogue import WorkerRole
-from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
+from inferplane_api.v1alpha1 import InferenceService, KVStore, LoRAAdapter
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.history import Entry, Target, entries
 from inferplane_operator.reconcile.node_failures import failing_nodes
@@ -181,6 +182,7 @@ def set_scene(observed: Observed, settings: Settings) -> Scene:
         model_revision=observed.model_revision,
         options=settings.options,
         present=_present(observed),
+        store=_store(observed),
     )
     known, workloads = entries(observed), workloads_of(observed)
     sources = Sources(rendered=rendered, known=known, pools=observed.pools, workloads=workloads)
@@ -195,6 +197,15 @@ def set_scene(observed: Observed, settings: Settings) -> Scene:
         workers=workers_of(observed),
         workloads=workloads,
     )
+
+
+def _store(observed: Observed) -> KVStore | None:
+    """Return the KVStore that the service names; None where there is none, or none that can be read."""
+    if observed.kv_store is None or observed.kv_store["metadata"].get("deletionTimestamp"):
+        return None
+    with contextlib.suppress(StoredObjectError):
+        return read_stored(KVStore, observed.kv_store)
+    return None
 
 
 def template_devices(template: Mapping[str, Any]) -> int:

@@ -41,6 +41,13 @@ are limited to about 100 bytes."""
 MODEL_CACHE: Final = "INFERPLANE_MODEL_CACHE"
 """Hugging Face home, shared by agent and engine; locally the user's own cache."""
 
+KV_SOCKET: Final = "INFERPLANE_KV_SOCKET"
+"""Where the node's KV store listens; only workers that have one know it."""
+KV_SECRET: Final = "INFERPLANE_KV_SECRET"  # noqa: S105 - a name
+"""File with the secret that keys its checksums."""
+KV_PATH: Final = "INFERPLANE_KV_PATH"
+"""Folder with the store's connector, for the engine's Python."""
+
 RUNNER_VARIABLES: Final = (
     WORKER_ID,
     NAMESPACE,
@@ -55,6 +62,9 @@ RUNNER_VARIABLES: Final = (
     SIDE_CHANNEL_PORT,
     RUN_DIR,
     MODEL_CACHE,
+    KV_SOCKET,
+    KV_SECRET,
+    KV_PATH,
 )
 """Variables whose values a runner of templates may replace; anything else in `env` it takes as it is."""
 

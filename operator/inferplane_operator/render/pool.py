@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inferplane_api.catalogue import WorkerRole
-from inferplane_api.v1alpha1 import InferenceService
+from inferplane_api.v1alpha1 import InferenceService, KVStore
 from inferplane_api.v1alpha1.engine import Device, EngineType, SimOptions
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_api.v1alpha1.units import format_bytes
@@ -18,6 +18,7 @@ from inferplane_engine.launch import (
     Guesses,
     LaunchError,
     LaunchSpec,
+    StoreLink,
     launch,
 )
 from inferplane_engine.launch.prompt_flags import prompt_flags
@@ -43,6 +44,7 @@ from inferplane_operator.render.hardware import (
     hardware_of,
     scheduling,
 )
+from inferplane_operator.render.kv_pods import store_containers, store_volumes, with_connector
 from inferplane_operator.render.merge import check_merged, strategic_merge
 from inferplane_operator.render.multi_node import LEADER_ADDRESS, NODES_ANNOTATION
 from inferplane_operator.render.names import ref
@@ -80,6 +82,8 @@ class PoolInput:
     model_revision: str
     revision: str
     options: RenderOptions
+    store: KVStore | None = None
+    """The KV store that the engine uses."""
 
     @property
     def name(self) -> str:
@@ -148,7 +152,11 @@ def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
         engine=spec.engine.type,
     )
     body: Manifest = {
-        "initContainers": [with_control(agent, given.adapters, given.hub), *_downloads(given, everything)],
+        "initContainers": [
+            with_control(agent, given.adapters, given.hub),
+            *_store_containers(given),
+            *_downloads(given, everything),
+        ],
         "containers": [_engine(given, hardware, everything, draft=draft)],
         "volumes": _volumes(given, everything),
         "securityContext": pod_security(),
@@ -180,7 +188,7 @@ def _engine(given: PoolInput, hardware: Hardware, weights: Weights, *, draft: Se
         command = launch(_launch_spec(given, hardware, weights, draft=draft))
     except LaunchError as error:
         raise RenderError(_field_of(error, given), error.message, error.fix) from error
-    return engine_container(
+    engine = engine_container(
         image=_engine_image(given),
         spec=spec.engine,
         launch=command,
@@ -188,6 +196,30 @@ def _engine(given: PoolInput, hardware: Hardware, weights: Weights, *, draft: Se
         resources=container_resources(given.template, hardware),
         ranks=_transfer_ports(given),
         drain_timeout_s=spec.drain_timeout_s,
+    )
+    return engine if given.store is None else with_connector(engine, in_cluster=given.options.in_cluster)
+
+
+def _store_containers(given: PoolInput) -> list[Manifest]:
+    options = given.options
+    if given.store is None or not options.in_cluster:
+        return []
+    return store_containers(
+        given.store,
+        image=options.agent_image,
+        python=options.agent_program[0],
+        run_mount={"name": RUN_VOLUME, "mountPath": names.DEFAULT_RUN_DIR},
+        security=own_security(),
+    )
+
+
+def _store_link(given: PoolInput, hardware: Hardware) -> StoreLink | None:
+    if given.store is None:
+        return None
+    if hardware.nodes > 1:
+        raise RenderError("spec.kvStore", "an engine on several nodes has no store on each of them", "leave it out")
+    return StoreLink(
+        ref(names.KV_SOCKET), ref(names.KV_SECRET), given.service.spec.model.name, revision=given.model_revision
     )
 
 
@@ -245,6 +277,7 @@ def _launch_spec(given: PoolInput, hardware: Hardware, weights: Weights, *, draf
         guesses=_guesses(given, draft),
         addresses=_addresses(),
         adapters=AdapterRoom(given.adapters.max_adapters, given.adapters.max_rank) if given.adapters else None,
+        store=_store_link(given, hardware),
         shutdown_timeout_s=_CPU_EXIT_S if engine.device is Device.CPU else _EXIT_S,
         offline=weights.offline,
         sim=_sim_options(engine.sim, pool) if engine.type is EngineType.SIM else None,
@@ -346,6 +379,7 @@ def _volumes(given: PoolInput, weights: Weights) -> list[Manifest]:
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
         {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *weights.volumes,
+        *(store_volumes(given.store) if given.store is not None and given.options.in_cluster else ()),
         *(ca_volumes(given.hub) if weights.downloads or _adapters_from_hub(given) else ()),
     ]
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from inferplane_api.v1alpha1 import InferenceService
+from inferplane_api.v1alpha1 import InferenceService, KVStore
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_operator.render.adapter_need import AdapterNeed
 
@@ -19,13 +19,15 @@ _LENGTH: Final = 10
 _SIZES: Final = {"replicas", "min_replicas", "max_replicas"}
 
 
-def revision_of(service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str) -> str:
+def revision_of(
+    service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str, store: KVStore | None = None
+) -> str:
     """Return the revision; `model_revision` is the resolved commit, "" where there is none.
 
     Of adapters only the need counts: engines load and unload them while they run.
     """
     text = json.dumps(
-        made_of(service, adapters, model_revision=model_revision),
+        made_of(service, adapters, model_revision=model_revision, store=store),
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=True,
@@ -33,7 +35,9 @@ def revision_of(service: InferenceService, adapters: AdapterNeed | None, *, mode
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 
 
-def made_of(service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str) -> dict[str, Any]:
+def made_of(
+    service: InferenceService, adapters: AdapterNeed | None, *, model_revision: str, store: KVStore | None = None
+) -> dict[str, Any]:
     """Return everything that a worker is made of, by the fields of the spec."""
     spec = service.spec
     return {
@@ -44,6 +48,7 @@ def made_of(service: InferenceService, adapters: AdapterNeed | None, *, model_re
         "prefill": _pool(spec.prefill),
         "decode": _pool(spec.decode),
         "kvStore": spec.kv_store.name if spec.kv_store else "",
+        **({"kvStoreSpec": _wire(store.spec)} if store is not None else {}),
         "adapters": adapters.wire if adapters else [],
     }
 

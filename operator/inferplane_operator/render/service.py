@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.catalogue_entries import catalogue_routes, catalogue_service
-from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
+from inferplane_api.v1alpha1 import InferenceService, KVStore, LoRAAdapter, ModelRoute
 from inferplane_operator.render.adapter_need import AdapterNeed, Present, need_of
+from inferplane_operator.render.kv_pods import served_by_store
 from inferplane_operator.render.options import RenderOptions
 from inferplane_operator.render.pool import PoolInput, render_pool
 from inferplane_operator.render.revision import revision_of
@@ -20,19 +21,21 @@ def render_service(
     model_revision: str = "",
     options: RenderOptions | None = None,
     present: Present | None = None,
+    store: KVStore | None = None,
 ) -> RenderedService:
     """Render a service.  Raises RenderError.
 
     `adapters` may hold those of other services, which are left out; `model_revision` is the commit that the model's
     revision resolved to (default: the revision as written).  `present` is what runs now: what it offers to adapters is
-    kept while it is enough and nothing else changes.
+    kept while it is enough and nothing else changes.  `store` is the KVStore that the service names, if there is one.
     """
     mine = _belonging(service, adapters)
     resolved = model_revision or service.spec.model.revision
     made_with = options or RenderOptions()
     need = need_of(service, mine, in_cluster=made_with.in_cluster)
-    need = _kept(service, need, present, model_revision=resolved)
-    revision = revision_of(service, need, model_revision=resolved)
+    used = store if served_by_store(service) else None
+    need = _kept(service, need, present, model_revision=resolved, store=used)
+    revision = revision_of(service, need, model_revision=resolved, store=used)
     spec = service.spec
 
     def pool(role: WorkerRole) -> RenderedPool:
@@ -47,6 +50,7 @@ def render_service(
                 model_revision=resolved,
                 revision=revision,
                 options=made_with,
+                store=used,
             )
         )
 
@@ -62,13 +66,18 @@ def render_service(
 
 
 def _kept(
-    service: InferenceService, need: AdapterNeed | None, present: Present | None, *, model_revision: str
+    service: InferenceService,
+    need: AdapterNeed | None,
+    present: Present | None,
+    *,
+    model_revision: str,
+    store: KVStore | None,
 ) -> AdapterNeed | None:
     """Return what runs now offers, where that meets the need and is all that would change."""
     offers = present.offers if present is not None else None
     if present is None or offers is None or (need is not None and not offers.covers(need)):
         return need
-    same = revision_of(service, offers, model_revision=model_revision) == present.revision
+    same = revision_of(service, offers, model_revision=model_revision, store=store) == present.revision
     return offers if same else need
 
 

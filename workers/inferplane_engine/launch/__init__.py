@@ -12,6 +12,7 @@ from inferplane_engine.launch.spec import (
     Launch,
     LaunchError,
     LaunchSpec,
+    StoreLink,
 )
 from inferplane_engine.launch.vllm import rank_endpoint, vllm_launch
 
@@ -24,6 +25,7 @@ __all__ = [
     "Launch",
     "LaunchError",
     "LaunchSpec",
+    "StoreLink",
     "launch",
     "rank_endpoint",
     "sglang_launch",

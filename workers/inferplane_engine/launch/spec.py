@@ -41,6 +41,16 @@ class Guesses:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreLink:
+    """The KV store beside an engine: its socket, the file that holds its secret, and what its blocks are named by."""
+
+    socket: str
+    secret_file: str
+    model: str
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """One engine on several nodes, each with a program of its own; the first one serves."""
 
@@ -96,6 +106,7 @@ class LaunchSpec:
     guesses: Guesses | None = None
     addresses: Addresses = Addresses()
     adapters: AdapterRoom | None = None
+    store: StoreLink | None = None
     shutdown_timeout_s: float = 0.0
     """How long running requests may go on after SIGTERM, and how long the engine may take to end."""
     offline: bool = False

@@ -17,7 +17,16 @@ from typing import Final
 from inferplane_api.v1alpha1.engine import Device
 from inferplane_api.v1alpha1.speculation import SpeculationMethod
 from inferplane_engine.launch.overrides import CONTROLLED_FLAGS, SPECULATION_FLAGS, check_overrides
-from inferplane_engine.launch.spec import Addresses, EngineRole, Group, Guesses, Launch, LaunchError, LaunchSpec
+from inferplane_engine.launch.spec import (
+    Addresses,
+    EngineRole,
+    Group,
+    Guesses,
+    Launch,
+    LaunchError,
+    LaunchSpec,
+    StoreLink,
+)
 
 PROGRAM: Final = ("vllm", "serve")
 _KV_ROLES: Final = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
@@ -74,8 +83,8 @@ def common_arguments(spec: LaunchSpec) -> tuple[str, ...]:
         args += ["--shutdown-timeout", str(round(spec.shutdown_timeout_s))]
     if at.events:
         args += ["--kv-events-config", _compact(_events(at, spec.data))]
-    if spec.role in _KV_ROLES:
-        args += ["--kv-transfer-config", _compact(_transfer(spec))]
+    if spec.role in _KV_ROLES or spec.store is not None:
+        args += ["--kv-transfer-config", _compact(_connectors(spec))]
     return (*args, *_adapters(spec))
 
 
@@ -118,6 +127,31 @@ def _events(at: Addresses, ranks: int) -> dict[str, object]:
         "publisher": "zmq",
         "endpoint": at.events,
         **({"replay_endpoint": at.replay} if at.replay else {}),
+    }
+
+
+def _connectors(spec: LaunchSpec) -> dict[str, object]:
+    """Return how KV blocks come and go: from peers, from the store, or from both, peers first."""
+    store = [] if spec.store is None else [_stored(spec.store)]
+    peers = [_transfer(spec)] if spec.role in _KV_ROLES else []
+    if len(store + peers) == 1:
+        return (store + peers)[0]
+    return {
+        "kv_connector": "MultiConnector",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"connectors": [*peers, *store]},
+    }
+
+
+def _stored(store: StoreLink) -> dict[str, object]:
+    given = {"socket": store.socket, "secret_file": store.secret_file, "model": store.model, "revision": store.revision}
+    return {
+        "kv_connector": "InferplaneConnector",
+        "kv_connector_module_path": "inferplane_kv_connector.connector",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": given,
     }
 
 
