@@ -86,8 +86,9 @@ class PromptService:
         facts = model.facts
         if facts is None or path not in _PATHS or not facts.tokenizer_digest or not facts.file_sources:
             return _UNKNOWN
-        known = self.prepare(facts, model.model_name)
-        if known.encoder is None:
+        known = self._models.get(facts.tokenizer_digest)
+        if known is None or known.encoder is None:
+            known = self.prepare(facts, model.model_name)
             return self._after_preparation(known, model, path, body, size)
         if not known.trusted:
             return self._by_engine(facts, model.model_name, path, body)

@@ -15,10 +15,12 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from inferplane_engine.tokens.content_format import ContentFormat
 from inferplane_engine.tokens.files import ModelFiles
 from inferplane_engine.tokens.json_shapes import is_list, is_object
 from inferplane_engine.tokens.messages import NotEncodableError, conversation
-from inferplane_engine.tokens.template import ChatTemplate, TemplateError
+from inferplane_engine.tokens.plain_chat import plain_talk
+from inferplane_engine.tokens.template import ChatTemplate, TemplateError, holds_a_float
 from inferplane_engine.tokens.tokenizer import Tokenizer
 
 __all__ = ["EncodedPrompt", "NotEncodableError", "PromptEncoder"]
@@ -76,6 +78,8 @@ class PromptEncoder:
         self.refuses_everything = "mistral-common" if "tekken.json" in files.names else ""
         self.tokenizer = None if self.refuses_everything else Tokenizer(files)
         self._templates: dict[str, ChatTemplate] = {}
+        self._plain: tuple[ChatTemplate, dict[str, Any]] | None = None
+        """Template and variables of a chat that is nothing but texts, where those may be given to it as they are."""
         self.refuses_chat = (
             self.refuses_everything
             or _OWN_RENDERERS.get(files.model_type, "")
@@ -116,6 +120,13 @@ class PromptEncoder:
             self.refuses_chat = self.refuses_chat or "the model has no chat template"
         if any(template.uses_time for template in self._templates.values()):
             self.refuses_chat = "the chat template prints the time"
+        if not self.refuses_chat and "default" in self._templates:
+            self._prepare_plain_chats(self._templates["default"])
+
+    def _prepare_plain_chats(self, template: ChatTemplate) -> None:
+        variables = self._variables(template, {})
+        if self._format_of(template) is ContentFormat.STRING and not holds_a_float(variables):
+            self._plain = template, {**variables, "tools": None}
 
     # --- chats ------------------------------------------------------------------------------------------------------
 
@@ -128,12 +139,13 @@ class PromptEncoder:
         return self._tokens(text, body, add_special_tokens=_flag(body, "add_special_tokens", default=False))
 
     def _rendered(self, body: Mapping[str, Any]) -> str:
+        if self._plain is not None and (texts := plain_talk(body)) is not None:
+            template, variables = self._plain
+            return template.render_texts({**variables, "messages": texts})
         tools = self._tools(body)
         template = self._template(with_tools=tools is not None)
-        content_format = template.content_format
-        if self._content_format != "auto":
-            content_format = type(content_format)(self._content_format)
-        talk = conversation(body.get("messages"), content_format, developer_role=template.knows_developers)
+        wanted = self._format_of(template)
+        talk = conversation(body.get("messages"), wanted, developer_role=template.knows_developers)
         variables = self._variables(template, body)
         variables |= {"messages": talk, "tools": tools}
         if not _flag(body, "continue_final_message", default=False):
@@ -141,6 +153,9 @@ class PromptEncoder:
         if variables["add_generation_prompt"]:
             raise NotEncodableError("continue_final_message and add_generation_prompt exclude each other")
         return _continued(template, variables)
+
+    def _format_of(self, template: ChatTemplate) -> ContentFormat:
+        return template.content_format if self._content_format == "auto" else ContentFormat(self._content_format)
 
     def _template(self, *, with_tools: bool) -> ChatTemplate:
         if with_tools and "tool_use" in self._templates:

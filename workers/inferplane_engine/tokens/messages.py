@@ -22,7 +22,7 @@ _TEXT_FIELDS: Final = {
     "thinking": "thinking",
 }
 _MAY_BE_NONE: Final = frozenset({"text", "refusal"})
-_BILLING_HEADER: Final = "x-anthropic-billing-header"
+BILLING_HEADER: Final = "x-anthropic-billing-header"
 
 
 class NotEncodableError(ValueError):
@@ -62,7 +62,7 @@ def _message(entry: Any, content_format: ContentFormat, where: str) -> dict[str,
 def _content(given: Mapping[str, Any], role: str, content_format: ContentFormat, where: str) -> Any:
     content = given.get("content")
     if isinstance(content, str) and role != "system" and content_format is not ContentFormat.PARTS:
-        return _encodable(content)  # what is below, for nearly all messages
+        return encodable(content)  # what is below, for nearly all messages
     if content is None:
         parts: list[Any] = []
     elif isinstance(content, str):
@@ -82,7 +82,7 @@ def _content(given: Mapping[str, Any], role: str, content_format: ContentFormat,
 def _text(part: Any, where: str) -> str | None:
     """Return a part's text, or None for one that is skipped."""
     if isinstance(part, str):
-        return _encodable(part)
+        return encodable(part)
     if not is_object(part):
         raise NotEncodableError(f"{where} must be a text or an object")
     kind = part.get("type")
@@ -93,18 +93,19 @@ def _text(part: Any, where: str) -> str | None:
         return None
     if not isinstance(text, str):
         raise NotEncodableError(f"{where}.{_TEXT_FIELDS[kind]} must be a text")
-    return _encodable(text)
+    return encodable(text)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Raise UnicodeEncodeError for lone surrogates, which the fast renderer would replace."""
-    text.encode()
+    if not text.isascii():  # which is known of a text without looking at it
+        text.encode()
     return text
 
 
 def _without_billing_header(texts: Sequence[str]) -> list[str]:
     """Drop the line that one client puts before its system prompt; the engine drops it, since it changes every time."""
-    kept = [text.partition("\n")[2] if text.startswith(_BILLING_HEADER) else text for text in texts]
+    kept = [text.partition("\n")[2] if text.startswith(BILLING_HEADER) else text for text in texts]
     return [text for text, before in zip(kept, texts, strict=True) if text or text == before]
 
 

@@ -62,7 +62,11 @@ class ChatTemplate:
 
     def render(self, variables: dict[str, Any]) -> str:
         """Render with `messages`, `tools`, `add_generation_prompt` and what else the template reads."""
-        if not self.fallback_reason and not _holds_a_float(variables):
+        return self._render_by_reference(variables) if holds_a_float(variables) else self.render_texts(variables)
+
+    def render_texts(self, variables: dict[str, Any]) -> str:
+        """Render what is known to hold no float."""
+        if not self.fallback_reason:
             try:
                 return self._fast(variables)
             except Exception:  # noqa: BLE001, S110  # Jinja2 decides whether this is an error, and which
@@ -147,7 +151,7 @@ def _as_python_prints(value: Any) -> Any:
     return NotImplemented if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _holds_a_float(value: Any) -> bool:
+def holds_a_float(value: Any) -> bool:
     """Find floats: minijinja hands 2.0 to a filter as 2, so that JSON would differ."""
     if isinstance(value, dict):
         inner: Iterable[Any] = cast("dict[str, Any]", value).values()
@@ -155,7 +159,7 @@ def _holds_a_float(value: Any) -> bool:
         inner = cast("list[Any]", value)
     else:
         return isinstance(value, float)
-    return any(type(each) is not str and _holds_a_float(each) for each in inner)  # texts are worth no call
+    return any(type(each) is not str and holds_a_float(each) for each in inner)  # texts are worth no call
 
 
 def _no_escape(_name: str) -> None:

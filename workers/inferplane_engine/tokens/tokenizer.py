@@ -55,7 +55,8 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> Tokens:
         """Return the token ids; UnicodeEncodeError for text that no UTF-8 can hold."""
-        text.encode()  # fastokens would replace lone surrogates
+        if not text.isascii():
+            text.encode()  # fastokens would replace lone surrogates
         body = self._encode(text)
         if not add_special_tokens or not (self.prefix.size or self.suffix.size):
             return body
