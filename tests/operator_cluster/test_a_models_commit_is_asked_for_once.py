@@ -132,7 +132,12 @@ async def test_what_a_pinned_commit_weighs_is_asked_for_an_edit_that_is_not_carr
 ) -> None:
     world = World(Hub(Resolution("f00", facts=FACTS)))
     world.hub.gate.set()
-    status = {"observedGeneration": observed, "modelRevision": "f00", "revision": "r1", "conditions": conditions}
+    status: dict[str, Any] = {
+        "observedGeneration": observed,
+        "modelRevision": "f00",
+        "revision": "r1",
+        "conditions": conditions,
+    }
     found = await world.revisions.add_to(on_devices(service(generation=2, **status)))
 
     assert found.observed.model_revision == "f00"
@@ -154,7 +159,7 @@ async def test_a_refused_edit_of_the_model_has_not_pinned_it() -> None:
     """Its status still has the commit of the model that runs."""
     world = World(Hub(Resolution("beef", facts=FACTS)))
     world.hub.gate.set()
-    status = {"observedGeneration": 2, "modelRevision": "f00", "revision": "r1", "conditions": REFUSED}
+    status: dict[str, Any] = {"observedGeneration": 2, "modelRevision": "f00", "revision": "r1", "conditions": REFUSED}
     larger = {**MODEL, "source": {"hf": "org/larger"}}
     found = await world.revisions.add_to(on_devices(service(larger, generation=2, **status)))
 
