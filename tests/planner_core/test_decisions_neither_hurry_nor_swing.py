@@ -116,6 +116,13 @@ def test_one_pool_grows_while_the_other_shrinks() -> None:
     assert decision.target == Candidate(1, 4)
 
 
+def test_more_of_one_pool_is_explained_by_its_need_though_the_other_would_do_with_less() -> None:
+    decision = Played(Candidate(2, 1)).step(need(Candidate(1, 2)))
+
+    assert decision.target == Candidate(2, 2)
+    assert decision.reason.startswith("1P:2D keeps the objective")
+
+
 def test_a_worker_that_waits_for_a_device_keeps_more_from_being_asked_for() -> None:
     now = Now(1000.0, Candidate(2, 2), pending_since_s=100.0)
     decision = decide(now, need(Candidate(4, 4)), Memory(), PATIENCE)

@@ -95,7 +95,8 @@ def decide(now: Now, need: Need, memory: Memory, patience: Patience) -> Decision
         return _stepped(here, up, memory, patience, f"{here} is what it takes" if settled else _why_up(need))
     waited = now.at_s - _since(memory.less_since_s, now.at_s)
     if waited < patience.down_delay_s:
-        return _stepped(here, up, memory, patience, f"{less} would do, once it has for {patience.down_delay_s:.0f} s")
+        later = f"{less} would do, once it has for {patience.down_delay_s:.0f} s"
+        return _stepped(here, up, memory, patience, later if up == here else _why_up(need))
     return _down(here, need, memory, patience, up=up, less=less)
 
 
