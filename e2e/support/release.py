@@ -74,5 +74,6 @@ def _values(image: str) -> dict[str, Any]:
         "image": {"registry": registry, "pullPolicy": "IfNotPresent"},
         "operator": {"image": ours, "resources": modest},
         "gateway": {"image": ours, "resources": modest, "drainTimeoutS": 60},
+        "planner": {"image": ours, "resources": modest},
         "worker": {"image": ours},
     }
