@@ -5,6 +5,8 @@ it is ready) stands behind a real router process and behind the bare proxy; one 
 of 1 KB, of which there are many.  CPU time of the process under test between two moments is divided by what passed
 through it.  Quote the ratio: absolute times drift from run to run.  Without `.cache/tokenizers` (`make tokenizers`)
 requests are placed by load alone: then `tokens` is false, and templates, tokens and hashes are not in the figures.
+With `--processes N` a router of N gateway processes is one more side, whose CPU is that of all its processes together;
+`cpu_us_per_request_vs_processes_N` below 1 says that they cost more than one.
 Peers that are installed (`baselines/peers.py`) take the same load in the same run.  The last line is JSON.
 """
 
@@ -13,18 +15,18 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import orjson
 import uvloop
+from _processes import cpu_s, pss_mib, split
 from baselines.peers import Peer, running_peers
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
@@ -33,7 +35,6 @@ from inferplane_engine.tokens import ModelFiles
 from inferplane_router.core.testing import FakeWorker
 
 _BARE_PROXY = Path(__file__).parent / "baselines" / "bare_proxy.py"
-_TICKS = os.sysconf("SC_CLK_TCK")
 _TOKENIZER = Path(__file__).resolve().parents[1] / ".cache" / "tokenizers" / "qwen3"
 _PROMPTS = 256
 _WORDS = ("engines", "compute", "attention", "for", "the", "quick", "tokens,", "blocks", "and", "lazy", "pages", "42")
@@ -255,16 +256,6 @@ async def load(port: int, pid: int, *, connections: int, seconds: float, stream:
 # Processes.
 
 
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def pss_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-
-
 @contextlib.contextmanager
 def process(*argv: str) -> Generator[subprocess.Popen[str]]:
     child = subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, text=True)
@@ -280,7 +271,8 @@ def first_line(child: subprocess.Popen[str]) -> list[int]:
     return [int(word) for word in child.stdout.readline().split()]
 
 
-def write_files(folder: Path, http: int, stream: int) -> Path:
+def write_files(folder: Path, http: int, stream: int, *, processes: int = 1) -> Path:
+    folder.mkdir(exist_ok=True)
     worker = CatalogueWorker(
         worker_id="w0",
         service="s",
@@ -295,12 +287,17 @@ def write_files(folder: Path, http: int, stream: int) -> Path:
         Catalogue(generation=1, services=(service,), workers=(worker,)).model_dump_json(by_alias=True)
     )
     listen = dict.fromkeys(("http", "grpc", "metrics"), "127.0.0.1:0") | {"report": str(folder / "report.json")}
-    config = {"listen": listen, "discovery": {"file": str(folder / "catalogue.json")}, "cacheDir": str(folder)}
+    config: dict[str, Any] = {
+        "listen": listen,
+        "discovery": {"file": str(folder / "catalogue.json")},
+        "cacheDir": str(folder),
+    }
+    config["processes"] = processes
     (folder / "router.json").write_text(json.dumps(config))
     return folder / "router.json"
 
 
-async def wait_for_router(folder: Path, *, deadline_s: float = 60.0) -> int:
+async def wait_for_router(folder: Path, *, deadline_s: float = 180.0) -> int:
     """Return the router's port once a request is answered through it, with tokens where there is a tokenizer."""
     async with asyncio.timeout(deadline_s):
         while not (folder / "report.json").exists():  # noqa: ASYNC110 - another process writes it
@@ -340,25 +337,37 @@ def rounded(values: dict[str, float]) -> dict[str, float]:
     return {name: round(value, 1) for name, value in values.items()}
 
 
-async def run(seconds: float, chunks: int, rounds: int) -> dict[str, Any]:
+@contextlib.asynccontextmanager
+async def running_router(
+    folder: Path, backend: tuple[int, int], *, name: str = "ours", processes: int = 1
+) -> AsyncGenerator[Peer]:
+    """Run a router over the stand-in agent."""
+    config = write_files(folder / name, *backend, processes=processes)
+    with process("-m", "inferplane_router", "--config", str(config), "--log-level", "error") as router:
+        yield Peer(name, await wait_for_router(folder / name), router.pid)
+
+
+async def run(seconds: float, chunks: int, rounds: int, processes: int) -> dict[str, Any]:
     me = str(Path(__file__))
-    with contextlib.ExitStack() as stack:
+    shares: list[int] = []
+    async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         agent = stack.enter_context(process(me, "--backend", str(chunks)))
         http, stream = first_line(agent)
         bare = stack.enter_context(process(str(_BARE_PROXY), "--upstream", f"127.0.0.1:{http}"))
         bare_port = first_line(bare)[0]
-        config = write_files(folder, http, stream)
-        router = stack.enter_context(
-            process("-m", "inferplane_router", "--config", str(config), "--log-level", "error")
-        )
-        port = await wait_for_router(folder)
+        ours = await stack.enter_async_context(running_router(folder, (http, stream)))
         peers, skipped = stack.enter_context(running_peers(folder, http))
-        sides = [Peer("ours", port, router.pid), Peer("bare_proxy", bare_port, bare.pid), *peers]
+        sides = [ours, Peer("bare_proxy", bare_port, bare.pid), *peers]
+        if processes > 1:
+            several = running_router(folder, (http, stream), name=f"processes_{processes}", processes=processes)
+            sides.append(await stack.enter_async_context(several))
+            shares = await split(sides[-1].port, sides[-1].pid)
         rows = [{side.name: await measure(side.port, side.pid, seconds) for side in sides} for _ in range(rounds)]
         direct = await load(http, agent.pid, connections=1, seconds=seconds / 2, stream=False)
         memory = {side.name: pss_mib(side.pid) for side in sides}
-    return summary(rows, direct, memory, skipped)
+    split_over = {"connections_split": shares} if shares else {}
+    return summary(rows, direct, memory, skipped) | split_over
 
 
 Row = dict[str, dict[str, dict[str, float]]]
@@ -400,13 +409,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1, help="above 1: also a router of so many gateway processes")
     parser.add_argument("--backend", type=int, metavar="CHUNKS", help=argparse.SUPPRESS)
     parser.add_argument("--reports", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.backend:
         uvloop.run(backend(given.backend, reports=given.reports))
         return
-    print(json.dumps(uvloop.run(run(given.seconds, given.chunks, given.rounds))))
+    print(json.dumps(uvloop.run(run(given.seconds, given.chunks, given.rounds, given.processes))))
 
 
 if __name__ == "__main__":

@@ -12,17 +12,19 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import orjson
 import pytest
 import uvloop
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, WorkerRole
+from inferplane_api.proto import router_pb2 as pb
 from inferplane_runtime.http.client import UpstreamPool
 from inferplane_runtime.http.testing import CollectingSink
 from inferplane_workers.agent.config import Role
@@ -37,6 +39,7 @@ pytestmark = [
 ]
 WORDS: Final = " ".join(f"word{number}" for number in range(200))
 CHAT: Final = "/v1/chat/completions"
+SERVICE: Final = "/inferplane.v1.Router"
 DEADLINE_S: Final = 90.0
 STARTED: Final = re.compile(r'event="process started" process=(\S+) pid=(\d+)')
 
@@ -58,6 +61,7 @@ class Router:
     process: Process
     folder: Path
     http: str
+    grpc: str
     metrics: str
     workers: dict[str, Worker]
 
@@ -143,7 +147,7 @@ async def router_process(folder: Path, workers: dict[str, Worker], processes: in
         await until(lambda: report.exists() or process.returncode is not None, deadline_s=DEADLINE_S)
         assert process.returncode is None, (folder / "router.log").read_text()
         ports = json.loads(report.read_text())
-        router = Router(process, folder, ports["http"], ports["metrics"], workers)
+        router = Router(process, folder, ports["http"], ports["grpc"], ports["metrics"], workers)
         await ready(router)
         yield router
     finally:
@@ -233,6 +237,47 @@ def test_gateways_share_connections_prefixes_catalogues_and_metrics(tmp_path: Pa
         assert {tuple(each["id"] for each in listed) for listed in models} == {(MODEL, "other-name")}
 
     run(tmp_path, scenario)
+
+
+def test_the_router_service_speaks_for_all_processes(tmp_path: Path) -> None:
+    async def scenario(router: Router) -> None:
+        async with grpc.aio.insecure_channel(router.grpc) as channel:
+            observe = channel.unary_stream(
+                f"{SERVICE}/Observe",
+                request_serializer=pb.ObserveRequest.SerializeToString,
+                response_deserializer=pb.Observation.FromString,
+            )
+            explain = channel.unary_unary(
+                f"{SERVICE}/Explain",
+                request_serializer=pb.ExplainRequest.SerializeToString,
+                response_deserializer=pb.ExplainReply.FromString,
+            )
+            seen: set[str] = set()
+            finished: set[str] = set()
+            watching = asyncio.create_task(_watch(observe(pb.ObserveRequest(services=["s"])), seen, finished))
+            async with asyncio.timeout(DEADLINE_S):
+                while len({gateway for gateway, _, _ in (name.partition("-") for name in seen)}) < 2:
+                    await router.ask(body=chat())  # an observer is known to all processes a moment after it came
+            answers = [await router.ask(body=chat()) for _ in range(16)]
+            asked = {header(answer, "x-request-id") for answer in answers}
+            await until(lambda: asked <= seen and asked <= finished, deadline_s=DEADLINE_S)
+            records = [(await explain(pb.ExplainRequest(request_id=each))) for each in sorted(asked)]
+            unknown = await explain(pb.ExplainRequest(request_id="nobody's"))
+            watching.cancel()
+            await asyncio.wait([watching])
+
+        assert [reply.record.request_id for reply in records] == sorted(asked)
+        assert not unknown.found
+
+    run(tmp_path, scenario)
+
+
+async def _watch(observations: AsyncIterable[pb.Observation], seen: set[str], finished: set[str]) -> None:
+    async for observation in observations:
+        if observation.HasField("arrival"):
+            seen.add(observation.arrival.request_id)
+        else:
+            finished.add(observation.finished.request_id)
 
 
 def test_a_process_that_is_killed_costs_its_own_connections_and_is_replaced(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from inferplane_router.processes.frames import Framer, Kind, Question, frame, nu
 MOST_UNREAD: Final = 64 << 20
 """Bytes that a peer may leave unread."""
 _ANSWER_S: Final = 5.0
+_GATHER_S: Final = 0.01
+"""How long what only sharpens predictions waits for more of it: each frame alone wakes up a process."""
 _log = structlog.get_logger("inferplane.processes")
 
 
@@ -41,19 +43,24 @@ class Channel(asyncio.Protocol):
         self._framer = Framer()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
+        self._hurried = False
         self._questions: dict[int, asyncio.Future[bytes]] = {}
         self._asked = 0
         self.name = ""
         """Of the peer, once it has said it."""
         self.closed = asyncio.get_running_loop().create_future()
 
-    def send(self, kind: Kind, body: bytes = b"") -> None:
-        """Send a frame with the others of this round; to nobody once the channel is lost."""
+    def send(self, kind: Kind, body: bytes = b"", *, hurry: bool = True) -> None:
+        """Send a frame with the others of this round, or of the next moment; to nobody once the channel is lost."""
         if self._transport is None:
             return
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(frame(kind, body))
+        loop = asyncio.get_running_loop()
+        if hurry and not self._hurried:
+            self._hurried = True
+            loop.call_soon(self._flush)
+        elif not hurry and len(self._unsent) == 1:
+            loop.call_later(_GATHER_S, self._flush)
 
     async def ask(self, question: Question, body: bytes = b"", *, deadline_s: float = _ANSWER_S) -> bytes:
         """Return the peer's answer; a ChannelLostError without one."""
@@ -117,7 +124,8 @@ class Channel(asyncio.Protocol):
             self._owner.received(self, kind, body)
 
     def _flush(self) -> None:
-        if self._transport is None:
+        self._hurried = False
+        if self._transport is None or not self._unsent:
             return
         self._transport.write(b"".join(self._unsent))
         self._unsent.clear()

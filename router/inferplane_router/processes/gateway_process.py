@@ -154,7 +154,7 @@ class GatewayProcess:
         if self._channel is not None:
             hashes = expectation.hashes.astype("<u8", copy=False).tobytes()
             expect = wire.Expect(request_id=request_id, dp_rank=expectation.rank, hashes=hashes)
-            self._channel.send(Kind.EXPECT, named(expectation.worker_id, expect.SerializeToString()))
+            self._channel.send(Kind.EXPECT, named(expectation.worker_id, expect.SerializeToString()), hurry=False)
 
     async def explain(self, request_id: str) -> pb.DecisionRecord | None:
         if self._channel is None:

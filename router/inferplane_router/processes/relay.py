@@ -22,7 +22,7 @@ from inferplane_router.processes.written_tables import TableWriter
 class Member(Protocol):
     """A gateway."""
 
-    def send(self, kind: Kind, body: bytes = b"", /) -> None: ...
+    def send(self, kind: Kind, body: bytes = b"", /, *, hurry: bool = True) -> None: ...
 
 
 class Relay:
@@ -56,12 +56,12 @@ class Relay:
             dp_rank=expect.dp_rank, plane=wire.PLANE_DEVICE, expected=expect.hashes, expected_by=expect.request_id
         )
         body = named(worker_id, wire.WorkerMessage(block_delta=delta).SerializeToString())
-        self.pass_on(Kind.MESSAGE, body, but=by)
+        self.pass_on(Kind.MESSAGE, body, but=by, hurry=False)
 
-    def pass_on(self, kind: Kind, body: bytes, *, but: Member | None = None) -> None:
+    def pass_on(self, kind: Kind, body: bytes, *, but: Member | None = None, hurry: bool = True) -> None:
         for member in self.members:
             if member is not but:
-                member.send(kind, body)
+                member.send(kind, body, hurry=hurry)
 
     # Feed.
 

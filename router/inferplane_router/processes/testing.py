@@ -66,7 +66,8 @@ class GatewaySide:
             self.core, tables, clock=FakeClock(monotonic=0.0), applied=self.catalogues.append, heard=_nothing
         )
 
-    def send(self, kind: Kind, body: bytes = b"") -> None:
+    def send(self, kind: Kind, body: bytes = b"", *, hurry: bool = True) -> None:
+        del hurry
         self.kinds.append(kind)
         self.follower.take(kind, body)
 

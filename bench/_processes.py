@@ -1,0 +1,63 @@
+"""What a program of several processes uses, and how its connections are spread over them."""
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ESTABLISHED = "01"
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process and its children."""
+    return sum(_own_cpu_s(each) for each in family(pid))
+
+
+def pss_mib(pid: int) -> float:
+    """Return the memory of a process and its children; what they share counts once."""
+    return sum(_own_pss_mib(each) for each in family(pid))
+
+
+async def split(port: int, pid: int, *, connections: int = 1000) -> list[int]:
+    """Open connections, and return how many each process has of them."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(connections)]
+    inodes = _accepted(port)
+    held = [_held(each, inodes) for each in family(pid)]
+    for _, writer in opened:
+        writer.transport.abort()
+    return sorted(count for count in held if count)
+
+
+def _own_cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _own_pss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def _accepted(port: int) -> set[str]:
+    """Return the inodes of the sockets that are connected to this port on the server's side."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[9] for row in rows if row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) == port}
+
+
+def _held(pid: int, inodes: set[str]) -> int:
+    links: Counter[str] = Counter()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            links[each.readlink().name.removeprefix("socket:[").removesuffix("]")] += 1
+        except FileNotFoundError:
+            continue  # it was closed meanwhile
+    return sum(links[inode] for inode in inodes)
