@@ -24,6 +24,7 @@ from inferplane_router.gateway.headers import HeaderWriter
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.testing import ByteEncoder, NotedAnnouncements
 from inferplane_router.grpc.observations import Observations
+from inferplane_router.grpc.pick_stream import PickStream
 from inferplane_router.grpc.server import SERVICE, GrpcServer
 from inferplane_router.grpc.servicer import RouterServicer
 from inferplane_runtime.clock import FakeClock
@@ -63,8 +64,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(*workers: FakeWorker) -> AsyncGenerator[World]:
-    core = make_core(*workers, services=[service(mode=RoutingMode.AGGREGATED)])
+async def world(*workers: FakeWorker, queue_limit: int = 8) -> AsyncGenerator[World]:
+    core = make_core(*workers, services=[service(mode=RoutingMode.AGGREGATED, queue_limit=queue_limit)])
     observations = Observations(wall=lambda: 1_700_000_000.0)
     ids = iter(range(10_000))
     plane = DataPlane(
@@ -90,12 +91,31 @@ async def world(*workers: FakeWorker) -> AsyncGenerator[World]:
 Scenario = Callable[[World], Awaitable[None]]
 
 
-def run(scenario: Scenario, *workers: FakeWorker) -> None:
+def run(scenario: Scenario, *workers: FakeWorker, queue_limit: int = 8) -> None:
+    fleet = workers or (FakeWorker("d0"), FakeWorker("d1"))
+
     async def main() -> None:
-        async with asyncio.timeout(SOON_S), world(*(workers or (FakeWorker("d0"), FakeWorker("d1")))) as it:
+        async with asyncio.timeout(SOON_S), world(*fleet, queue_limit=queue_limit) as it:
             await scenario(it)
 
     uvloop.run(main())
+
+
+class EndlessStream:
+    """A caller that asks without end, and may never take a reply."""
+
+    def __init__(self, *, unread: bool = False) -> None:
+        self.sent = 0
+        self._unread = unread
+
+    async def read(self) -> pb.PickRequest:
+        await asyncio.sleep(0)
+        self.sent += 1
+        return tokens_request(f"r{self.sent}")
+
+    async def write(self, _: pb.PickReply) -> None:
+        if self._unread:
+            await asyncio.Event().wait()
 
 
 def tokens_request(request_id: str, *, model: str = "tiny") -> pb.PickRequest:
@@ -192,27 +212,38 @@ def test_a_stream_that_is_cancelled_takes_its_waiting_picks_along() -> None:
     run(scenario, FakeWorker("d0", max_num_seqs=1))
 
 
-def test_a_caller_that_reads_nothing_is_not_read_from_without_end() -> None:
+def test_a_caller_that_reads_nothing_is_not_read_from() -> None:
     async def scenario(it: World) -> None:
-        sent = 0
-
-        async def flood() -> AsyncIterator[pb.PickRequest]:
-            nonlocal sent
-            while True:
-                sent += 1
-                yield pb.PickRequest(request_id=f"r{sent}", body=b"{")
-
-        stream = it.servicer.pick_stream(flood())
-        first = await anext(stream)
+        stream = EndlessStream(unread=True)
+        serving = asyncio.create_task(it.servicer.pick_stream(None, stream))
         for _ in range(5000):
             await asyncio.sleep(0)
 
-        assert first.request_id == "r1"
-        assert 1024 <= sent <= 1030
+        assert stream.sent == 1
 
-        await stream.aclose()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
     run(scenario)
+
+
+def test_no_more_than_a_bound_of_one_streams_picks_wait() -> None:
+    async def scenario(it: World) -> None:
+        await it.stub.Pick(tokens_request("first"))
+        stream = EndlessStream()
+        serving = asyncio.create_task(PickStream(stream, it.servicer.begin, in_flight=8).serve())
+        await until(lambda: stream.sent == 8)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        assert stream.sent == it.queued == 8
+
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+        assert it.queued == 0
+
+    run(scenario, FakeWorker("d0", max_num_seqs=1), queue_limit=16)
 
 
 def test_complete_gives_back_what_a_pick_reserved_and_knows_no_stranger() -> None:

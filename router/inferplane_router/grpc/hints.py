@@ -26,8 +26,9 @@ def read_hints(request: pb.PickRequest) -> Hints:
     """
     if request.request_id and not _REQUEST_ID.fullmatch(request.request_id):
         raise BadRequestError("request_id must be 1 to 128 printable ASCII characters", param="request_id")
-    for name in _SECONDS:
-        _check_seconds(name, float(getattr(request, name)))
+    ttft_s, tpot_s = request.ttft_limit_s, request.tpot_limit_s
+    if not (0.0 <= ttft_s < math.inf and 0.0 <= tpot_s < math.inf and 0.0 <= request.deadline_s < math.inf):
+        raise _bad_seconds(request)
     if abs(request.priority) > _MAX_PRIORITY:
         message = f"priority must be from -{_MAX_PRIORITY} to {_MAX_PRIORITY}, got {request.priority}"
         raise BadRequestError(message, param="priority")
@@ -37,11 +38,14 @@ def read_hints(request: pb.PickRequest) -> Hints:
         request.request_id,
         request.session,
         request.priority,
-        request.ttft_limit_s or None,
-        request.tpot_limit_s or None,
+        ttft_s or None,
+        tpot_s or None,
     )
 
 
-def _check_seconds(name: str, seconds: float) -> None:
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise BadRequestError(f"{name} must be a number of seconds above 0, or 0 for none, got {seconds}", param=name)
+def _bad_seconds(request: pb.PickRequest) -> BadRequestError:
+    """Name the first limit that is none."""
+    given = {name: float(getattr(request, name)) for name in _SECONDS}
+    name = next(name for name, seconds in given.items() if not 0.0 <= seconds < math.inf)
+    words = f"{name} must be a number of seconds above 0, or 0 for none, got {given[name]}"
+    return BadRequestError(words, param=name)

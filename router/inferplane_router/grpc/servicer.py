@@ -6,14 +6,13 @@ says how it ended, or the core lets it expire.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Final
 
-import grpc
 import numpy as np
 
 from inferplane_api.proto import router_pb2 as pb
-from inferplane_router.core.values import RefusalReason, Routed, TargetRef, UnknownModel
+from inferplane_router.core.values import RefusalReason, ResolvedModel, Routed, TargetRef, UnknownModel
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import (
     BadRequestError,
@@ -22,11 +21,12 @@ from inferplane_router.gateway.errors import (
     UnknownModelError,
     unknown_model,
 )
-from inferplane_router.gateway.headers import HeaderWriter, Hints
-from inferplane_router.gateway.parse import ROUTES, ParsedBody, Route
+from inferplane_router.gateway.headers import HeaderWriter
+from inferplane_router.gateway.parse import ROUTES, ParsedBody
 from inferplane_router.gateway.seams import EncodedPrompt
 from inferplane_router.grpc.hints import read_hints
 from inferplane_router.grpc.observations import Observations
+from inferplane_router.grpc.pick_stream import PickStream, Reply, Stream
 from inferplane_router.grpc.siblings import NO_SIBLINGS, Siblings
 
 _REASONS: Final = {
@@ -34,11 +34,10 @@ _REASONS: Final = {
     RefusalReason.QUEUE_FULL.value: pb.PICK_OUTCOME_QUEUE_FULL,
     RefusalReason.DEADLINE.value: pb.PICK_OUTCOME_DEADLINE,
 }
-_PICKS_IN_FLIGHT: Final = 1024
 _KEPT: Final = 65_536
+_CHAT: Final = "/v1/chat/completions"
+_NOBODY: Final = frozenset[str]()
 _TOKEN_BYTES: Final = 4
-
-Context = grpc.aio.ServicerContext[pb.PickRequest, pb.PickReply]
 
 
 class RouterServicer:
@@ -60,56 +59,36 @@ class RouterServicer:
 
     async def pick(self, request: pb.PickRequest, _: object = None) -> pb.PickReply:
         """Choose for one request; errors are outcomes, not gRPC statuses."""
-        result: asyncio.Future[Routed | GatewayError] = asyncio.get_running_loop().create_future()
+        answer = _Answer()
+        placement = self.begin(request, answer)
+        if answer.reply is not None:
+            return answer.reply
+        answer.awaited = asyncio.get_running_loop().create_future()
+        try:
+            return await answer.awaited
+        except asyncio.CancelledError:
+            if placement is not None:
+                placement.abandon()
+            raise
+
+    async def pick_stream(self, _: object, stream: Stream) -> None:
+        """Answer picks as they are decided."""
+        await PickStream(stream, self.begin).serve()
+
+    def begin(self, request: pb.PickRequest, reply: Reply) -> Placement | None:
+        """Begin a pick; `reply` is called once, mostly before this returns."""
         try:
             wish, prompt = self._wish(request)
         except GatewayError as error:
-            return _refusal(request.request_id, error)
-        place = self._plane.place_tokens
-        placement = (
-            self._plane.place(wish, result.set_result) if prompt is None else place(wish, prompt, result.set_result)
-        )
-        try:
-            answer = await result
-        except asyncio.CancelledError:
-            placement.abandon()
-            raise
-        if isinstance(answer, GatewayError):
-            return _refusal(wish.request_id, answer)
-        self._keep(placement)
-        return self._reply(wish, answer)
-
-    async def pick_stream(
-        self, requests: AsyncIterator[pb.PickRequest], _: object = None
-    ) -> AsyncGenerator[pb.PickReply]:
-        """Answer picks as they are decided.
-
-        A bounded number is in flight, replies that the caller has not read yet among them: beyond it nothing is read.
-        """
-        replies: asyncio.Queue[pb.PickReply | None] = asyncio.Queue()
-        slots = asyncio.Semaphore(_PICKS_IN_FLIGHT)
-
-        async def answer(request: pb.PickRequest) -> None:
-            replies.put_nowait(await self.pick(request))
-
-        async def read() -> None:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    async for request in requests:
-                        await slots.acquire()
-                        group.create_task(answer(request), name=f"pick {request.request_id}")
-            finally:
-                replies.put_nowait(None)
-
-        reader = asyncio.create_task(read(), name="pick stream")
-        try:
-            while (reply := await replies.get()) is not None:
-                yield reply
-                slots.release()
-            await reader
-        finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            reply(_refusal(request.request_id, error))
+            return None
+        pick = _Pick(self, reply)
+        if prompt is None:
+            placement = self._plane.place(wish, pick.answered)
+        else:
+            placement = self._plane.place_tokens(wish, prompt, pick.answered)
+        pick.placed(placement)
+        return placement
 
     async def complete(self, request: pb.CompleteRequest, _: object = None) -> pb.CompleteReply:
         """End a picked request; unknown ids are ignored."""
@@ -135,38 +114,46 @@ class RouterServicer:
     # Inside.
 
     def _wish(self, request: pb.PickRequest) -> tuple[Wish, EncodedPrompt | None]:
-        path = (request.path or "/v1/chat/completions").encode()
+        path = (request.path or _CHAT).encode()
         route = ROUTES.get(path)
         if route is None:
             raise BadRequestError(f"path {request.path} is not routed", param="path")
         hints = read_hints(request)
         if request.WhichOneof("prompt") == "body":
-            return self._narrowed(
-                request, self._plane.read(path, route, request.body, hints, tenant=request.tenant)
-            ), None
-        return self._narrowed(request, self._token_wish(request, path, route, hints)), _tokens(request.token_ids)
+            read, prompt = self._plane.read(path, route, request.body, hints, tenant=request.tenant), None
+            request_id, body, model = read.request_id, read.body, read.model
+        else:
+            request_id, body, model = self._tokenised(request)
+            prompt = _tokens(request.token_ids)
+        exclude, only = request.exclude_workers, request.only_workers
+        wish = Wish(
+            request_id,
+            path,
+            route,
+            body,
+            model,
+            hints,
+            request.tenant,
+            request.deadline_s or None,
+            frozenset(exclude) if exclude else _NOBODY,
+            frozenset(only) if only else _NOBODY,
+        )
+        return wish, prompt
 
-    def _token_wish(self, request: pb.PickRequest, path: bytes, route: Route, hints: Hints) -> Wish:
+    def _tokenised(self, request: pb.PickRequest) -> tuple[str, ParsedBody, ResolvedModel]:
         model = self._plane.core.resolve_model(request.model)
         if isinstance(model, UnknownModel):
             raise unknown_model(request.model, model.known_names)
         # Whoever has tokens writes the request to the engine too: the salt is the one that the engine will see.
         body = ParsedBody({}, b"", request.model, False, request.max_tokens, request.cache_salt or None)  # noqa: FBT003 - a field
-        return Wish(self._plane.fresh_id(request.request_id), path, route, body, model, hints, request.tenant)
+        return self._plane.fresh_id(request.request_id), body, model
 
-    def _narrowed(self, request: pb.PickRequest, wish: Wish) -> Wish:
-        return Wish(
-            wish.request_id,
-            wish.path,
-            wish.route,
-            wish.body,
-            wish.model,
-            wish.hints,
-            wish.tenant,
-            request.deadline_s or None,
-            frozenset(request.exclude_workers),
-            frozenset(request.only_workers),
-        )
+    def found(self, placement: Placement, answer: Routed | GatewayError) -> pb.PickReply:
+        """Return the reply to a pick; what got a place is kept until `Complete`."""
+        if isinstance(answer, GatewayError):
+            return _refusal(placement.wish.request_id, answer)
+        self._keep(placement)
+        return self._reply(placement.wish, answer)
 
     def _keep(self, placement: Placement) -> None:
         self._placements[placement.wish.request_id] = placement
@@ -188,6 +175,44 @@ class RouterServicer:
             predicted_tpot_s=routed.tpot_s,
             headers={name.decode(): value.decode() for name, value in headers},
         )
+
+
+class _Pick:
+    """One pick between its beginning and its reply."""
+
+    __slots__ = ("_answer", "_placement", "_reply", "_servicer")
+
+    def __init__(self, servicer: RouterServicer, reply: Reply) -> None:
+        self._servicer = servicer
+        self._reply = reply
+        self._placement: Placement | None = None
+        self._answer: Routed | GatewayError | None = None
+
+    def answered(self, answer: Routed | GatewayError) -> None:
+        """Take the answer, which comes before `placed` where it can."""
+        self._answer = answer
+        if self._placement is not None:
+            self._reply(self._servicer.found(self._placement, answer))
+
+    def placed(self, placement: Placement) -> None:
+        self._placement = placement
+        if self._answer is not None:
+            self._reply(self._servicer.found(placement, self._answer))
+
+
+class _Answer:
+    """A reply that somebody may have to wait for."""
+
+    __slots__ = ("awaited", "reply")
+
+    def __init__(self) -> None:
+        self.reply: pb.PickReply | None = None
+        self.awaited: asyncio.Future[pb.PickReply] | None = None
+
+    def __call__(self, reply: pb.PickReply) -> None:
+        self.reply = reply
+        if self.awaited is not None and not self.awaited.done():
+            self.awaited.set_result(reply)
 
 
 def _tokens(packed: bytes) -> EncodedPrompt:
