@@ -1,8 +1,9 @@
 """Requests out of a byte stream, sans I/O.
 
-llhttp does the bytes, `validation` the rules; this module adds the bounds (head, body) that must hold before memory
-is spent, and keeps what is complete in arrival order.  `feed` never raises: a stream that cannot be followed leaves a
-`rejection` behind the requests that came before it, because those still deserve their answers.
+llhttp does the bytes, `validation` the rules, `whole_request` what needs neither.
+This module adds the bounds (head, body) that must hold before memory is spent, and keeps what is complete in arrival
+order.  `feed` never raises: a stream that cannot be followed leaves a `rejection` behind the requests that came before
+it, because those still deserve their answers.
 Invariant: after a rejection, or a request that ends its connection, further bytes are ignored.
 """
 
@@ -14,6 +15,7 @@ import httptools
 from inferplane_runtime.http.api import Headers, Limits, Request
 from inferplane_runtime.http.errors import HttpReject
 from inferplane_runtime.http.validation import Framing, check_head
+from inferplane_runtime.http.whole_request import whole_request
 from inferplane_runtime.values import value
 
 _UPGRADE = frozenset((b"upgrade", b"http2-settings"))
@@ -82,6 +84,9 @@ class RequestParser:
         self._keep_alive = True
 
     def feed(self, data: bytes) -> None:
+        if self.phase is ReadPhase.IDLE and (request := whole_request(data, self._limits)) is not None:
+            self.ready.append(Incoming(request, keep_alive=True, version="1.1"))
+            return
         if self.phase is ReadPhase.DONE:
             return
         try:
