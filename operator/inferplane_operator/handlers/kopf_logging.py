@@ -35,4 +35,5 @@ def quiet_kopf() -> None:
     root = logging.getLogger()
     for handler in root.handlers:
         handler.addFilter(KopfFilter(root.getEffectiveLevel()))
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line a request would bury the rest
+    for client in ("httpx", "httpx2"):
+        logging.getLogger(client).setLevel(logging.WARNING)  # a line a request would bury the rest
