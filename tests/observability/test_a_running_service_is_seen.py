@@ -182,7 +182,7 @@ def service_targets(service: LocalService) -> list[Target]:
 
 def rules(manifest: Path) -> dict[str, Any]:
     """Return all rules, evaluated each second: nobody waits half a minute here."""
-    own = service_groups(read_manifest(manifest).service, scrape_s=SCRAPE_S)
+    own = service_groups(read_manifest(manifest).service, scrape_s=2 * SCRAPE_S)  # a busy machine misses some
     groups = (recording.GROUP, *alerts.GROUPS, *own)
     return rule_file([Group(group.name, group.rules, 1.0) for group in groups])
 
@@ -228,7 +228,7 @@ def test_a_service_is_watched_through_a_breach(seen: Seen) -> None:
     assert served - shown == set()
 
     breach(seen)
-    fired_after_s = prometheus.until(lambda: "" if burning(prometheus) else "no alert", limit_s=20.0)
+    fired_after_s = prometheus.until(lambda: "" if has_burnt(prometheus) else "no alert", limit_s=20.0)
     with Loaded(seen):
         resolved_after_s = prometheus.until(lambda: "it still fires" if burning(prometheus) else "", limit_s=LIMIT_S)
     print(json.dumps({"fired_after_s": fired_after_s, "resolved_after_s": resolved_after_s}))  # noqa: T201 - with -s
@@ -262,6 +262,12 @@ def burning(prometheus: RealPrometheus) -> bool:
     """Tell whether the fastest pace of the TTFT's budget alerts; slower ones go on for minutes."""
     fastest = {"alertname": "InferplaneTTFTBudgetBurns", "pace": f"{PACES[0].burn:g}"}
     return any(fastest.items() <= labels.items() for labels in prometheus.firing())
+
+
+def has_burnt(prometheus: RealPrometheus) -> bool:
+    """Tell whether it did within the last minute: without traffic it ends with the short window."""
+    chosen = f'alertname="InferplaneTTFTBudgetBurns",pace="{PACES[0].burn:g}",alertstate="firing"'
+    return bool(prometheus.query(f"max_over_time(ALERTS{{{chosen}}}[1m])"))
 
 
 _SAMPLE = re.compile(r"^(inferplane_\w+?)(_bucket|_sum|_count|_created)?[{ ]")

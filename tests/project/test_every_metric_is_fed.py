@@ -22,7 +22,6 @@ WHEN = {
     "inferplane_router_kv_mismatches_total": "predictions are wrong",
     "inferplane_router_stream_failures_total": "a stream cannot be opened",
     "inferplane_agent_handoff_failures_total": "a prefill worker fails",
-    "inferplane_agent_kv_event_gaps_total": "block events are lost",
     "inferplane_agent_transport_degraded": "KV moves by a transport that is known",
     "inferplane_agent_stripped_fields_total": "somebody goes round the gateway",
     "inferplane_router_catalogue_ignored": "a cluster is watched",

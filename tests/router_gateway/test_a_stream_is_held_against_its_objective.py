@@ -105,7 +105,22 @@ def test_priorities_are_counted_in_three_bands_however_many_clients_invent() -> 
         sample.labels["priority"]: sample.value
         for family in instruments.registry.collect()
         for sample in family.samples
-        if sample.name == "inferplane_gateway_slo_requests_total" and sample.labels["objective"] == "both"
+        if sample.name == "inferplane_gateway_slo_requests_total"
+        and (sample.labels["objective"], sample.labels["met"]) == ("both", "yes")
     }
 
     assert bands == {"low": 2, "normal": 1, "high": 2}
+
+
+def test_a_miss_is_shown_as_zero_before_the_first_one() -> None:
+    """A rate sees the difference of two samples: a series that begins with a miss has none."""
+    instruments = Instruments()
+    GatewayMeters(instruments).of("s").judged(Verdict(ttft=True, tpot=None), priority=0, tenant="")
+    shown = {
+        (sample.labels["objective"], sample.labels["met"]): sample.value
+        for family in instruments.registry.collect()
+        for sample in family.samples
+        if sample.name == "inferplane_gateway_slo_requests_total"
+    }
+
+    assert shown == {("ttft", "yes"): 1, ("ttft", "no"): 0, ("both", "yes"): 1, ("both", "no"): 0}

@@ -57,6 +57,8 @@ class ServiceMeters:
         band = "normal" if priority == 0 else "high" if priority > 0 else "low"
         for objective, met in (("ttft", verdict.ttft), ("tpot", verdict.tpot), ("both", verdict.both)):
             if met is not None:
+                # The other one is there from now on too: a counter that first shows itself at 60 has not risen.
+                self._judged.cell(objective, band, tenant, "no" if met else "yes")
                 self._judged.cell(objective, band, tenant, "yes" if met else "no").value += 1
 
 

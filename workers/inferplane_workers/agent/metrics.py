@@ -51,7 +51,9 @@ class AgentMetrics:
         self._local_prefills = make.cells(catalogue.LOCAL_PREFILLS).labels()
         self._stripped = make.cells(catalogue.STRIPPED)
         self._kv_events = make.cells(catalogue.KV_EVENTS)
-        self._gaps = make.cells(catalogue.KV_EVENT_GAPS)
+        gaps = make.cells(catalogue.KV_EVENT_GAPS)
+        # Both are there before the first gap, whose rise could not be seen otherwise.
+        self._gaps = {closed: gaps.labels("yes" if closed else "no") for closed in (True, False)}
         self._kv_blocks = make.cells(catalogue.KV_BLOCKS)
         self._subscribers = make.cells(catalogue.SUBSCRIBERS).labels()
         self._overflows = make.cells(catalogue.STREAM_OVERFLOWS).labels()
@@ -103,7 +105,7 @@ class AgentMetrics:
         self._kv_events.labels(kind).inc(count)
 
     def event_gap(self, *, closed: bool) -> None:
-        self._gaps.labels("yes" if closed else "no").inc()
+        self._gaps[closed].inc()
 
     def blocks_known(self, plane: str, count: int) -> None:
         self._kv_blocks.labels(plane).set(count)
