@@ -25,8 +25,10 @@ TTFT_S: Final = 2.0
 TPOT_S: Final = 0.1
 """The service's limits: the catalogue's defaults."""
 _PLACES: Final = 4
-_TOKENS: Final = 16
-_SPEED: Final = 0.2
+_TOKENS: Final = 24
+_SPEED: Final = 0.15
+_WORDS: Final = {False: 30, True: 200}
+"""Of short and long prompts: so many that prompts and answers each take a part of the time."""
 _LONG_SHARE: Final = 0.25
 _HIGH_SHARE: Final = 0.2
 _FAILED: Final = 0
@@ -90,7 +92,7 @@ class Clients:
         self._sent += 1
         important, long = self.rng.random() < _HIGH_SHARE, self.rng.random() < _LONG_SHARE
         visit = Visit(important, long, time.monotonic(), asyncio.get_running_loop().create_future())
-        words = " ".join(f"w{self.rng.randrange(10_000)}" for _ in range(600 if long else 60))
+        words = " ".join(f"w{self.rng.randrange(10_000)}" for _ in range(_WORDS[long]))
         body = {"model": "tiny", "prompt": words, "max_tokens": _TOKENS, "ignore_eos": True, "stream": True}
         pairs = ((b"content-type", b"application/json"), (b"x-inferplane-priority", b"10" if important else b"0"))
         request = Request(b"POST", b"/v1/completions", b"", Headers(pairs), orjson.dumps(body))
@@ -166,8 +168,8 @@ async def run_live(front: str, *, seconds: float, warm_up_s: float, seed: int, l
     with tempfile.TemporaryDirectory() as folder:
         async with fronted(front, Path(folder)) as service:
             clients = Clients(service, random.Random(seed))  # noqa: S311 - arrivals, nothing secret
-            await clients.capacity_per_s(10.0)  # until it is known to the router, too
-            capacity = await clients.capacity_per_s(20.0)
+            await clients.capacity_per_s(6.0)  # until it is known to the router, too
+            capacity = await clients.capacity_per_s(12.0)
             found: dict[str, Any] = {}
             for load in loads:
                 visits = await clients.load(capacity * load, seconds, warm_up_s)
