@@ -10,6 +10,7 @@ Invariant: a header is valid only after its bytes have been synced.
 """
 
 import errno
+import fcntl
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -98,6 +99,12 @@ class DiskStretch:
 
     def __init__(self, path: Path, capacity: int) -> None:
         self._descriptor = _open(path, capacity)
+        # Not for memory: an engine that outlives a store holds that file, and a lock on it, with it.
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise TierError(f"{path}: another store uses it; give each one a file of its own") from error
 
     def begin_region(self, start: int, stride: int) -> None:
         self._pwrite([region_header(stride)], start)

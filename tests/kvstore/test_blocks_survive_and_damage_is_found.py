@@ -133,6 +133,14 @@ def test_a_file_cut_short_costs_its_blocks_and_nothing_else(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_two_stores_never_write_to_one_file(tmp_path: Path) -> None:
+    config = small_config(tmp_path, ssd=8 << 20)
+    second = small_config(tmp_path / "second")
+    with served(config), served(replace(second, ssd=config.ssd)) as (store, _):
+        assert store.store.ssd is None
+
+
+@pytest.mark.slow
 def test_a_disk_without_room_is_a_tier_less(tmp_path: Path) -> None:
     config = small_config(tmp_path, ssd=1 << 60)
     with served(config) as (store, client):
@@ -230,6 +238,18 @@ def test_nonsense_gets_an_error_and_the_connection_lives(tmp_path: Path) -> None
             assert client.ask(message) is None
         assert client.failures == 0
         assert save(client, KEYS, SIZE) == len(KEYS)
+
+
+@pytest.mark.slow
+def test_a_store_started_anew_is_asked_at_once(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    client = StoreClient(str(config.socket), deadline_s=20.0)
+    with served(config):
+        save(client, KEYS, SIZE)
+    with served(config):
+        assert client.find(KEYS) == ["dram"] * len(KEYS)
+        assert client.failures == 0
+    client.close()
 
 
 @pytest.mark.parametrize(
