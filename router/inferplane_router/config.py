@@ -120,6 +120,9 @@ class RouterConfig:
     listen: Listen = field(default_factory=Listen)
     limits: LimitSettings = field(default_factory=LimitSettings)
     ext_proc: ExtProc = field(default_factory=ExtProc)
+    console: bool = setting(
+        help="serve /console beside the OpenAI routes: workers and decisions, no prompts", default=False
+    )
     drain_timeout_s: float = setting(help="longest time to finish what runs", default=30.0, minimum=0)
     processes: int = setting(
         help="gateway processes, one for each core that the router may use; with more than one, one more hears agents",

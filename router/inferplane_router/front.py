@@ -12,6 +12,7 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.config import Listen, RouterConfig
+from inferplane_router.console.console import Console
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Ask, ModelFacts, ResolvedModel
 from inferplane_router.extproc.conversation import Surroundings
@@ -88,7 +89,9 @@ class Front:
             on_ask=self._observe_ask,
         )
         context = ForwardContext(self.plane, pool, writer, self.meters)
-        gateway = Gateway(context, unready=self.unready, catalogue=outside.generation)
+        self._console = Console(outside.core, self.meters, clock, self.unready) if config.console else None
+        shown = {"console": self._console.answer} if self._console is not None else {}
+        gateway = Gateway(context, unready=self.unready, catalogue=outside.generation, **shown)
         self.http = HttpServer(gateway, limits=config.limits.limits(), metrics=self.meters)
         self._servicer = RouterServicer(
             plane=self.plane, writer=writer, observations=self._observations, siblings=outside.siblings
@@ -144,6 +147,8 @@ class Front:
             await asyncio.sleep(_HOUSEKEEPING_S)
             self._loop_delay.set(max(0.0, self._clock.monotonic() - begun - _HOUSEKEEPING_S))
             self.plane.poll()
+            if self._console is not None:
+                self._console.keep_sampling(begun)
 
     async def drain(self) -> int:
         """Finish what runs; return how many connections had to be reset."""

@@ -13,6 +13,9 @@ discovery:
 cacheDir: /var/cache/inferplane
 drainTimeoutS: {{ .Values.gateway.drainTimeoutS }}
 lameDuckS: {{ .Values.gateway.lameDuckS }}
+{{- if .Values.gateway.console }}
+console: true
+{{- end }}
 {{- if gt (int .Values.gateway.processes) 1 }}
 processes: {{ int .Values.gateway.processes }}
 {{- end }}

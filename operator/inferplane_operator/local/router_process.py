@@ -125,6 +125,7 @@ class RouterProcess:
                 report=str(self._state.router_report),
                 drain_timeout_s=self._drain_timeout_s,
                 processes=self._processes,
+                console=True,
             )
         )
         # JSON is YAML too.

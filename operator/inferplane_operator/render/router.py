@@ -26,6 +26,7 @@ class RouterSettings:
     """File to which the router writes the addresses it got; empty: none."""
     processes: int = 1
     """Gateway processes."""
+    console: bool = False
     drain_timeout_s: float = 30.0
     lame_duck_s: float = 0.0
     """How long connections are still taken after SIGTERM, in addition to the drain."""
@@ -50,6 +51,8 @@ def router_config(settings: RouterSettings) -> Manifest:
         config["lameDuckS"] = settings.lame_duck_s
     if settings.processes > 1:
         config["processes"] = settings.processes
+    if settings.console:
+        config["console"] = True
     return config
 
 

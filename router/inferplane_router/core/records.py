@@ -65,6 +65,10 @@ class Records:
     def get(self, request_id: str) -> Decision | None:
         return self._decisions.get(request_id)
 
+    def latest(self, count: int) -> list[Decision]:
+        """Return the last decisions, the newest first."""
+        return list(islice(reversed(self._decisions.values()), count))
+
     def observe(self, report: RequestReport) -> Decision | None:
         """Attach a report to its decision."""
         decision = self._decisions.get(report.request_id)

@@ -254,6 +254,10 @@ class RouterCore:
             record.mismatch = self._doubt(record)
         return record
 
+    def recent(self, count: int) -> list[Decision]:
+        """Return the last decisions, the newest first."""
+        return self._records.latest(count)
+
     def statistics(self) -> Statistics:
         return statistics(self._counters, self._services.values(), self._workers.values())
 

@@ -17,15 +17,27 @@ _JSON: Final = Headers(((b"content-type", b"application/json"),))
 _READABLE: Final = (b"GET", b"HEAD")
 
 
+def _no_console(_: bytes) -> None:
+    return None
+
+
 class Gateway:
     """The HTTP handler of the router's public port."""
 
-    def __init__(self, context: ForwardContext, *, unready: Callable[[], str], catalogue: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        context: ForwardContext,
+        *,
+        unready: Callable[[], str],
+        catalogue: Callable[[], int],
+        console: Callable[[bytes], Response | None] = _no_console,
+    ) -> None:
         self._context = context
         self._unready = unready
         """Why the gateway is not ready, or an empty text."""
         self._catalogue = catalogue
         """The number of the catalogue that requests are routed by."""
+        self._console = console
 
     def __call__(self, request: Request, exchange: Exchange) -> None:
         try:
@@ -60,6 +72,9 @@ class Gateway:
         if request.path == b"/ready":
             _readable(request)
             return self._ready()
+        if (shown := self._console(request.path)) is not None:
+            _readable(request)
+            return shown
         raise UnknownRouteError(f"no route {request.path.decode('latin-1')}")
 
     def _ready(self) -> Response:

@@ -1,5 +1,7 @@
 """The gateway's counters, bound once to each service: what the hot path touches is an attribute and an addition."""
 
+from collections.abc import Iterator
+
 from inferplane_router.gateway.attainment import Verdict
 from inferplane_runtime.metrics.catalogue import gateway as names
 from inferplane_runtime.metrics.catalogue import router as core_names
@@ -61,6 +63,11 @@ class ServiceMeters:
                 self._judged.cell(objective, band, tenant, "no" if met else "yes")
                 self._judged.cell(objective, band, tenant, "yes" if met else "no").value += 1
 
+    def streams(self, objective: str, *, met: bool) -> int:
+        """Return how many streams met, or missed, one of `ttft`, `tpot` and `both` since the start."""
+        said = "yes" if met else "no"
+        return int(sum(cell.value for labels, cell in self._judged if (labels[0], labels[-1]) == (objective, said)))
+
 
 class _Memo:
     """Cells below one service, found without building label tuples anew."""
@@ -77,6 +84,9 @@ class _Memo:
         if known is None:
             known = self._known[rest] = self._cells.labels(self._service, *rest)
         return known
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Cell]]:
+        return iter(self._known.items())
 
 
 class GatewayMeters:
@@ -110,6 +120,10 @@ class GatewayMeters:
         if meters is None:
             meters = self._services[service] = ServiceMeters(self, service)
         return meters
+
+    def services(self) -> tuple[ServiceMeters, ...]:
+        """Return the meters of every service that was asked for."""
+        return tuple(self._services.values())
 
     # What the HTTP server counts.
 

@@ -1,0 +1,119 @@
+"""Everything that the page shows, as one document.  Times in seconds, moments in seconds of the wall clock."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from inferplane_router.console.history import History, Sample, Tally, percentile, share, steps
+from inferplane_router.core.records import Decision
+from inferplane_router.core.values import Health, ServiceView, Statistics, WorkerView
+from inferplane_runtime.metrics import buckets
+
+Document = dict[str, Any]
+WINDOW_S: Final = 300.0
+_SERVES: Final = frozenset({Health.READY, Health.SUSPECT})
+
+
+def sample(statistics: Statistics, tallies: dict[str, Tally], at: float) -> list[tuple[str, Sample]]:
+    """Take a sample of every service."""
+    return [
+        (_key(it), _sample(it, statistics.workers, tallies.get(it.name, Tally()), at)) for it in statistics.services
+    ]
+
+
+def picture(statistics: Statistics, history: History, decisions: Iterable[Decision], *, unready: str) -> Document:
+    return {
+        "unready": unready,
+        "windowSeconds": WINDOW_S,
+        "services": [_service(it, statistics.workers, history) for it in statistics.services],
+        "refused": {reason.value: count for reason, count in statistics.refused.items() if count},
+        "index": {"blocks": statistics.index_blocks, "bytes": statistics.index_bytes},
+        "decisions": [_decision(it) for it in decisions],
+    }
+
+
+def _key(service: ServiceView) -> str:
+    return f"{service.namespace}/{service.name}"
+
+
+def _sample(service: ServiceView, workers: Iterable[WorkerView], tally: Tally, at: float) -> Sample:
+    serving = [it.role for it in _of(service, workers) if it.health in _SERVES]
+    return Sample(at, serving.count("prefill"), serving.count("decode"), service.in_flight, service.queued, tally)
+
+
+def _of(service: ServiceView, workers: Iterable[WorkerView]) -> list[WorkerView]:
+    return [it for it in workers if (it.namespace, it.service) == (service.namespace, service.name)]
+
+
+def _service(service: ServiceView, workers: Iterable[WorkerView], history: History) -> Document:
+    settings, lately = service.settings, history.window(_key(service), WINDOW_S)
+    return {
+        "namespace": service.namespace,
+        "name": service.name,
+        "servedNames": list(settings.served_names),
+        "limits": {"ttft": settings.ttft_s, "tpot": settings.tpot_s, "percentile": settings.percentile},
+        "ttft": percentile(lately.ttft, buckets.TTFT_S, settings.percentile),
+        "tpot": percentile(lately.tpot, buckets.TPOT_S, settings.percentile),
+        "ttftMet": share(lately.ttft_met, lately.ttft_missed),
+        "tpotMet": share(lately.tpot_met, lately.tpot_missed),
+        "judged": lately.ttft_met + lately.ttft_missed,
+        "inFlight": service.in_flight,
+        "queued": service.queued,
+        "workers": [_worker(it) for it in _of(service, workers)],
+        "history": [_moment(*step) for step in steps(history.of(_key(service)))],
+    }
+
+
+def _worker(worker: WorkerView) -> Document:
+    return {
+        "id": worker.worker_id,
+        "role": worker.role,
+        "revision": worker.revision,
+        "health": worker.health.value,
+        "detail": worker.detail,
+        "inFlight": worker.in_flight,
+        "uncachedTokens": worker.uncached_tokens,
+        "blocks": worker.blocks,
+        "kvMode": worker.kv_mode.value,
+        "mismatch": worker.mismatch.value,
+        "mismatchDetail": worker.mismatch_detail,
+        "exact": share(worker.exact_predictions, worker.predictions - worker.exact_predictions),
+    }
+
+
+def _moment(it: Sample, lately: Tally) -> Document:
+    return {
+        "at": it.at,
+        "prefill": it.prefill,
+        "decode": it.decode,
+        "inFlight": it.in_flight,
+        "queued": it.queued,
+        "ttftMet": share(lately.ttft_met, lately.ttft_missed),
+        "tpotMet": share(lately.tpot_met, lately.tpot_missed),
+    }
+
+
+def _decision(it: Decision) -> Document:
+    prefill, decode = _places(it)
+    known = it.appraisal
+    return {
+        "id": it.ask.request_id,
+        "at": it.decided_at,
+        "service": it.ask.model.service.name,
+        "prefill": prefill,
+        "decode": decode,
+        "reason": it.reason,
+        "promptTokens": 0 if it.ask.tokens is None else it.ask.tokens.shape[0],
+        "hitTokens": known.hit_tokens(it.choice.computing) if known is not None and decode else 0,
+        "predictedTtft": it.choice.ttft_s,
+        "queued": it.queued_s,
+    }
+
+
+def _places(it: Decision) -> tuple[str, str]:
+    """Return the workers that a request was sent to; empty where there is none."""
+    if it.appraisal is None or it.choice.decode < 0:
+        return "", ""
+    slots = (it.choice.prefill, it.choice.decode)
+    refs = [None if slot is None else it.appraisal.refs[slot] for slot in slots]
+    prefill, decode = (ref.worker_id if ref else "" for ref in refs)
+    return prefill, decode
