@@ -217,11 +217,11 @@ def test_a_block_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_not_there_or_hangs_is_an_empty_one(tmp_path: Path) -> None:
-    absent = StoreClient(str(tmp_path / "none.sock"), deadline_s=0.05)
+    absent = StoreClient(str(tmp_path / "none.sock"), deadline_s=0.05, clock=lambda: 0.0)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
-        hung = StoreClient(str(tmp_path / "silent.sock"), deadline_s=0.05)
+        hung = StoreClient(str(tmp_path / "silent.sock"), deadline_s=0.05, clock=lambda: 0.0)
         for client in (absent, hung):
             assert client.find(KEYS) == []
             assert client.get(KEYS[:2]) == [None, None]
