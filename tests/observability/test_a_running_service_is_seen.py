@@ -44,7 +44,7 @@ metadata: {name: seen}
 spec:
   model: {name: inferplane/sim, servedNames: [sim]}
   engine: {type: sim, blockSize: 16, maxModelLen: 8192, sim: {profile: cpu-test, speed: 1, seed: 7}}
-  slo: {ttft: 3s, tpot: 1s, percentile: 99, window: 20s}
+  slo: {ttft: 5s, tpot: 1s, percentile: 99, window: 20s}
   mode: disaggregated
   prefill: {replicas: 1, minReplicas: 1, maxReplicas: 1}
   decode: {replicas: 1, minReplicas: 1, maxReplicas: 1}
@@ -52,7 +52,7 @@ spec:
   drainTimeout: 5s
 """
 LIMIT_S = 90.0
-STOPPED_S = 4.0
+STOPPED_S = 6.0
 AT_ONCE = 4
 STUCK = 60
 
