@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def start(folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def start(folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
     }
     (folder / "router.json").write_text(json.dumps(config | changes))
     command = [sys.executable, "-m", "inferplane_router", "--config", str(folder / "router.json")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_a_number_of_processes_that_cannot_be(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplane_api.proto import worker_pb2 as wire
+from inferplane_router.core.followed_index import FollowedIndex
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import FakeWorker, accepted, ask, make_core, prompt
 from inferplane_router.core.values import Routed, WorkerView
@@ -44,6 +46,21 @@ def test_every_gateway_finds_what_an_agent_announces() -> None:
     index.hear(workers[2], workers[2].delta(removed=workers[2].hashes(TOKENS)[10:]))
 
     assert [cached(gateway.core, "b", "w2") for gateway in gateways] == [("w2", 160)] * 2
+
+
+def test_a_reader_counts_single_blocks() -> None:
+    index, _, workers = world()
+    hashes = workers[1].hashes(TOKENS)
+    index.hear(workers[1], workers[1].delta(stored=hashes[5:25]))
+    seat = index.core.seat_of("w1")
+    assert seat is not None
+    place = index.tables.place_of(seat.service, seat.key)
+    assert place is not None
+    reader = FollowedIndex(index.memory.arena, place)
+
+    assert reader.held(seat.slots.start, hashes) == 20
+    assert reader.held(seat.slots.start + 1, hashes) == 0
+    assert reader.held(64, hashes) == 0
 
 
 def test_blocks_are_not_sent_to_gateways() -> None:
@@ -160,6 +177,9 @@ def _of(view: WorkerView) -> tuple[object, ...]:
     return view.worker_id, view.health, view.in_flight, view.uncached_tokens, view.kv_mode
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@settings(max_examples=30)
 @given(steps=st.lists(st.tuples(st.integers(0, 2), said), max_size=25), joins=st.integers(0, 25))
 def test_a_gateway_knows_what_a_router_of_one_process_knows(steps: list[tuple[int, Said]], joins: int) -> None:
     index, (early, _), workers = world()
