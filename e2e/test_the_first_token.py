@@ -34,6 +34,8 @@ def test_a_token_comes_through_the_gateway(cluster: Cluster, release: Release, n
     first = until(lambda: first_token(chat), what="a first token")
 
     took = first - began
+    # a token may come before the kubelet has told of the engine that gave it
+    until(lambda: all(container_of(pod) for pod in service.pods()), what="the engines in their Pods' status")
     pods = service.pods()
     engines = max(served_at(cluster, pod) for pod in pods) - min(started_at(pod) for pod in pods)
     note("kubectl apply to first token, s", took)
@@ -67,10 +69,16 @@ def served_at(cluster: Cluster, pod: dict[str, Any]) -> float:
     return next(datetime.fromisoformat(line.split()[0]).timestamp() for line in lines if "serving" in line)
 
 
+def container_of(pod: dict[str, Any]) -> str:
+    """Return the id of a Pod's engine container, "" while it is not told."""
+    statuses: list[dict[str, str]] = pod["status"].get("containerStatuses", [])
+    (told,) = (each.get("containerID", "") for each in statuses if each["name"] == "engine") if statuses else ("",)
+    return told.partition("://")[2]
+
+
 def started_at(pod: dict[str, Any]) -> float:
     """Return when the first process of a Pod's engine began: finer than what its status says."""
-    (engine,) = (each for each in pod["status"]["containerStatuses"] if each["name"] == "engine")
-    container = engine["containerID"].partition("://")[2]
+    container = container_of(pod)
     ticks = min(_ticks_at_start(process) for process in _processes_of(container))
     uptime_s = float(Path("/proc/uptime").read_text("utf-8").split()[0])
     return time.time() - (uptime_s - ticks / TICKS)
