@@ -4,7 +4,7 @@ What `--help` says is what the page says, so neither can be right without the ot
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,15 +30,24 @@ They act on a local instance, or on a cluster where one is named (`--context`, `
 
 def page() -> str:
     context = click.Context(root, info_name="inferplane")
-    return "\n".join([_HEAD, *(_section(context, verb) for verb in sorted(VERBS))])
+    return "\n".join([_HEAD, *_sections(root, context, sorted(VERBS), 2)])
 
 
-def _section(parent: click.Context, verb: str) -> str:
-    command = root.get_command(parent, verb)
-    if command is None:
-        raise LookupError(verb)
-    context = click.Context(command, info_name=verb, parent=parent)
-    lines = [f"## {verb}", "", "```", _usage(command, context), "```", "", *_words(command.help or "")]
+def _sections(group: click.Group, parent: click.Context, names: Iterable[str], level: int) -> Iterator[str]:
+    """Yield a section for each command of a group, with those of groups among them below."""
+    for name in names:
+        command = group.get_command(parent, name)
+        if command is None:
+            raise LookupError(name)
+        context = click.Context(command, info_name=name, parent=parent)
+        yield _section(command, context, level)
+        if isinstance(command, click.Group):
+            yield from _sections(command, context, command.list_commands(context), level + 1)
+
+
+def _section(command: click.Command, context: click.Context, level: int) -> str:
+    title = context.command_path.removeprefix("inferplane ")
+    lines = [f"{'#' * level} {title}", "", "```", _usage(command, context), "```", "", *_words(command.help or "")]
     return "\n".join([*lines, *_options(command, context), ""])
 
 
