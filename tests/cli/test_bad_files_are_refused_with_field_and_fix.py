@@ -56,9 +56,9 @@ def write(tmp_path: Path, text: str) -> str:
         (SIM + "  decode: {replicas: 3, maxReplicas: 2}\n", "spec.decode.replicas: 3 is outside 1..2"),
         (SIM + "---\n" + SIM.replace("demo", "other"), "holds 2 InferenceServices"),
         (
-            SIM + "---\napiVersion: inferplane.dev/v1alpha1\nkind: KVStore\nmetadata: {name: kv}\n"
-            "spec: {tiers: [{name: dram, medium: dram, capacity: 1Gi}]}\n",
-            "kind: KVStore cannot be run locally",
+            SIM + "---\napiVersion: inferplane.dev/v1alpha1\nkind: DecodePool\nmetadata: {name: pool}\n"
+            "spec: {service: demo, revision: r1, podTemplate: {metadata: {}, spec: {containers: [{name: engine}]}}}\n",
+            "kind: DecodePool cannot be run locally",
         ),
     ],
     ids=["no yaml", "empty", "unknown field", "impossible slo", "impossible replicas", "two services", "other kind"],

@@ -57,6 +57,7 @@ def pool_objects(manifest: Manifest, options: RenderOptions, *, model_revision: 
     observed = Observed(
         service=next(it for it in manifest.documents if it["kind"] == manifest.service.kind),
         adapters=[it for it in manifest.documents if it["kind"] == "LoRAAdapter"],
+        kv_store=_named_store(manifest),
         model_revision=model_revision,
     )
     scene = set_scene(observed, Settings(options=options))
@@ -68,3 +69,9 @@ def pool_objects(manifest: Manifest, options: RenderOptions, *, model_revision: 
         for it in made
         if it["kind"] in kinds
     ]
+
+
+def _named_store(manifest: Manifest) -> Object | None:
+    wanted = manifest.service.spec.kv_store
+    stores = (it for it in manifest.documents if it["kind"] == "KVStore")
+    return next((it for it in stores if wanted is not None and it["metadata"]["name"] == wanted.name), None)

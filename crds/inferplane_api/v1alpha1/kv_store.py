@@ -92,7 +92,7 @@ class KVStoreSpec(WireModel):
     ttl_s: Duration = Field(default=86400.0, description="Blocks not used for this long are dropped.")
     integrity_secret_ref: DnsSubdomain | None = Field(
         default=None,
-        description="Secret whose key `hmac` keys the blocks' checksums; default: one made by the operator.",
+        description="Secret whose key `hmac` keys the blocks' checksums; needed in a cluster.",
     )
 
     @model_validator(mode="after")
