@@ -209,6 +209,10 @@ class Scene:
         mine = [each for each in found if each["metadata"]["name"].startswith(pool)]
         return {each["spec"].get("revision") or each["metadata"]["labels"]["inferplane.dev/revision"] for each in mine}
 
+    def follows(self, kind: str, pool: str) -> bool:
+        """Whether what a pool is made of has its revision, and nothing of another is left."""
+        return self.revisions(kind, pool) == self.revisions("decodepools", pool)
+
     def observed(self, kind: str, name: str) -> bool:
         """Whether a status speaks of the present generation."""
         found = self.object(kind, name)
@@ -278,7 +282,7 @@ def steps() -> Iterator[Step]:
     yield Step(wide, lambda scene: len(scene.names("leaderworkersets")) == 1)
     wider = on_devices("wide", accelerator="narrow", parallelism={"tensor": 4})
     first, sets = "wide-decode", "leaderworkersets"
-    yield Step(wider, lambda scene: scene.revisions(sets, first) == scene.revisions("decodepools", first))
+    yield Step(wider, lambda scene: scene.observed(services, "wide") and scene.follows(sets, first))
 
 
 def play(operator: Operator, enough: Callable[[], bool] = lambda: False) -> None:

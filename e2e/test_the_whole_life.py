@@ -195,7 +195,7 @@ def test_a_chart_upgrade_restarts_no_engine(service: Service, load: Load, releas
     try:
         newer.install()
         settled(load)
-        now = {pod["metadata"]["uid"] for pod in release.pods("gateway")}
+        now = {pod["metadata"]["uid"] for pod in release.pods("gateway") if "deletionTimestamp" not in pod["metadata"]}
     finally:
         release.install()
 
