@@ -10,6 +10,7 @@ import click
 from inferplane.errors import InvalidError
 from inferplane_api.v1alpha1.inference_service import InferenceService
 from inferplane_api.v1alpha1.kinds import Resource
+from inferplane_api.v1alpha1.kv_store import KVStore
 from inferplane_api.v1alpha1.manifests import ManifestError, dump_resource, load_manifests
 from inferplane_api.v1alpha1.yaml_document import read_documents
 from inferplane_operator.local.assemble import the_service
@@ -30,6 +31,13 @@ class Manifest:
     @property
     def documents(self) -> list[dict[str, Any]]:
         return [dump_resource(resource) for resource in self.resources]
+
+    @property
+    def store(self) -> KVStore | None:
+        """The KVStore that the service names, where the file has it."""
+        wanted = self.service.spec.kv_store
+        stores = (it for it in self.resources if isinstance(it, KVStore))
+        return next((it for it in stores if wanted is not None and it.metadata.name == wanted.name), None)
 
     @property
     def names_namespace(self) -> bool:

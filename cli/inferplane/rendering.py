@@ -2,7 +2,6 @@
 
 from inferplane.errors import InvalidError
 from inferplane.manifest import Manifest
-from inferplane_api.v1alpha1.kv_store import KVStore
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 from inferplane_api.v1alpha1.model_route import ModelRoute
 from inferplane_operator.render import RenderedService, RenderError, RenderOptions, render_service
@@ -24,13 +23,7 @@ def rendered(manifest: Manifest, options: RenderOptions | None = None, *, model_
             routes=[resource for resource in manifest.resources if isinstance(resource, ModelRoute)],
             options=options,
             model_revision=model_revision,
-            store=_named_store(manifest),
+            store=manifest.store,
         )
     except RenderError as error:
         raise InvalidError(str(error)) from error
-
-
-def _named_store(manifest: Manifest) -> KVStore | None:
-    wanted = manifest.service.spec.kv_store
-    stores = [resource for resource in manifest.resources if isinstance(resource, KVStore)]
-    return next((store for store in stores if wanted is not None and store.metadata.name == wanted.name), None)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from inferplane.manifest import Manifest
 from inferplane.rendering import rendered
 from inferplane_api.catalogue import WorkerRole
+from inferplane_api.v1alpha1.manifests import dump_resource
 from inferplane_operator.reconcile.pool import pool_writes
 from inferplane_operator.reconcile.scene import Settings, set_scene
 from inferplane_operator.reconcile.values import Apply, Observed
@@ -57,7 +58,7 @@ def pool_objects(manifest: Manifest, options: RenderOptions, *, model_revision: 
     observed = Observed(
         service=next(it for it in manifest.documents if it["kind"] == manifest.service.kind),
         adapters=[it for it in manifest.documents if it["kind"] == "LoRAAdapter"],
-        kv_store=_named_store(manifest),
+        kv_store=None if manifest.store is None else dump_resource(manifest.store),
         model_revision=model_revision,
     )
     scene = set_scene(observed, Settings(options=options))
@@ -69,9 +70,3 @@ def pool_objects(manifest: Manifest, options: RenderOptions, *, model_revision: 
         for it in made
         if it["kind"] in kinds
     ]
-
-
-def _named_store(manifest: Manifest) -> Object | None:
-    wanted = manifest.service.spec.kv_store
-    stores = (it for it in manifest.documents if it["kind"] == "KVStore")
-    return next((it for it in stores if wanted is not None and it["metadata"]["name"] == wanted.name), None)
