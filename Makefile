@@ -71,6 +71,11 @@ tokenizers: .venv/.complete
 prometheus:
 	tools/fetch_prometheus.sh || test -z "$${CI:-}"
 
+# A real Redis for tests of the KV store's shared tier; without one they are skipped, in CI they fail.
+.PHONY: redis
+redis:
+	tools/fetch_redis.sh || test -z "$${CI:-}"
+
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
@@ -90,11 +95,11 @@ image: .venv/.complete ## an image by Docker: COMPONENT=router|worker|operator|p
 # ---------------------------------------------------------------- verify
 
 .PHONY: test
-test: .venv/.complete tokenizers prometheus $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
+test: .venv/.complete tokenizers prometheus redis $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.complete tokenizers prometheus ## tests without real engines and without the slow ones
+test-fast: .venv/.complete tokenizers prometheus redis ## tests without real engines and without the slow ones
 	$(PYTEST) -m "not engine and not slow" $(ARGS)
 
 .PHONY: check

@@ -21,12 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
 from inferplane_kv_connector.client import StoreClient
 from inferplane_kv_connector.envelope import Label, check, seal
 from inferplane_kv_connector.keys import NOBODY
 from inferplane_kvstore.config import FileTier, StoreConfig
 from inferplane_kvstore.resp import RedisAddress
 from inferplane_kvstore.testing import SECRET, key_of, served
+from real_redis import find_program
 
 SIZE = (1 << 20) - 4096
 COUNT = 96
@@ -197,8 +200,8 @@ def redis_limit(program: str, port: int, command: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
-    parser.add_argument("--redis-server", default="redis-server")
-    parser.add_argument("--redis-benchmark", default="redis-benchmark")
+    for program in ("redis-server", "redis-benchmark"):
+        parser.add_argument(f"--{program}", default=str(find_program(program) or program))
     told = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kv-bench-", dir=told.folder))
     memory = Path(tempfile.mkdtemp(prefix="kv-bench-", dir="/dev/shm"))

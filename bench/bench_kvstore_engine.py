@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from bare_engine import PLUGIN, REPOSITORY, BareEngine, EngineSpec, free_port
 from inferplane_kv_connector.client import RETRY_S, StoreClient
 from inferplane_kvstore.space import PAGE
+from real_redis import find_program
 
 LENGTHS = (70, 500, 501, 900, 1000, 1500, 2000, 3000, 3900)
 DRAM, SSD = 512 << 20, 512 << 20
@@ -230,7 +231,7 @@ def run(setting: Setting, server: subprocess.Popen[bytes]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=REPOSITORY / ".cache" / "models" / "tiny-llama")
-    parser.add_argument("--redis-server", default="redis-server")
+    parser.add_argument("--redis-server", default=str(find_program("redis-server") or "redis-server"))
     told = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kv-"))
     setting = Setting(folder, told.model.resolve(), free_port())
