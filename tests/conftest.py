@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import inferplane_runtime  # noqa: F401 - turns gRPC's fork support off, before any test module imports gRPC
+
 REPOSITORY = Path(__file__).parent.parent
 
 # compiled once per checkout, whichever folder the tests are started from; children inherit it

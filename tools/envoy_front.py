@@ -141,7 +141,7 @@ async def _ready(pool: UpstreamPool, process: asyncio.subprocess.Process, admin:
                     found = orjson.loads(listeners.body)["listener_statuses"][0]["local_address"]["socket_address"]
                     return Envoy(f"{found['address']}:{found['port_value']}", at, log)
             await asyncio.sleep(0.02)
-    raise RuntimeError(f"Envoy ended: {_said(log)}")
+    raise RuntimeError(f"Envoy ended with {process.returncode}: {_said(log)}")
 
 
 def _files(folder: Path, document: Document) -> tuple[Path, Path, Path]:

@@ -8,6 +8,7 @@ import uvloop
 from inferplane_runtime import logs
 from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load
+from inferplane_workers.agent.app import Agent
 from inferplane_workers.agent.config import AgentConfig
 from inferplane_workers.agent.errors import ConfigError
 
@@ -20,10 +21,6 @@ def main() -> int:
     except SettingsError as error:
         sys.stderr.write(f"inferplane-agent: {error}\n")
         return _WRONG_CONFIGURATION
-    # Downloads are processes of their own; gRPC, which would announce each fork, reads this when it is imported.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-    from inferplane_workers.agent.app import Agent  # noqa: PLC0415
-
     logs.configure(form=config.log_format, level=config.log_level, component="agent")
     settle_memory()
 
