@@ -15,7 +15,7 @@ PROGRAMS = 100  # with gRPC's fork support one in twenty died
 class Echo(grpc.GenericRpcHandler):
     """Answers any method with what it was sent."""
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
         del handler_call_details
         return grpc.unary_unary_rpc_method_handler(self._answer)
 
