@@ -3,11 +3,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplane_api.catalogue import RoutingMode, WorkerRole
+from inferplane_router.core.cost import step_features
 from inferplane_router.core.learning import LinearModel
 from inferplane_router.core.testing import FakeWorker, ask, make_core, prompt, service
 from inferplane_router.core.values import Routed
 
 PRIOR = (0.01, 5e-5, 2e-10)
+STEP_PRIOR = (0.01, 1e-4, 2e-8)
 
 
 def features(uncached: float) -> np.ndarray:
@@ -47,6 +49,31 @@ def test_coefficients_stay_within_reach_of_the_prior(observations: list[tuple[fl
     ratios = model.coefficients / np.array(PRIOR)
     assert (ratios >= 1 / 50 - 1e-9).all()
     assert (ratios <= 50 + 1e-9).all()
+
+
+@given(st.lists(st.tuples(st.integers(1, 64), st.floats(2000, 12000), st.floats(1e-3, 1.0)), max_size=60))
+@settings(deadline=None, derandomize=True)
+def test_an_observation_never_takes_a_model_further_away_from_itself(seen: list[tuple[int, float, float]]) -> None:
+    model = LinearModel(STEP_PRIOR)
+    for requests, each, observed in seen:
+        batch = step_features(requests, requests * each)
+        before = abs(model.predict(batch) - observed)
+        model.observe(batch, observed)
+
+        assert abs(model.predict(batch) - observed) <= before * (1 + 1e-9) + 1e-12
+
+
+def test_coefficients_at_their_bounds_do_not_drive_the_others_away() -> None:
+    """Steps take the same whatever the batch, and its requests all have the same length: nothing tells terms apart."""
+    model = LinearModel(STEP_PRIOR)
+    rng = np.random.default_rng(2)
+    for number in range(3000):
+        requests = float(rng.integers(15, 32))
+        slow_s = 0.025 if number % 400 < 200 else 0.02
+        batch = step_features(requests, requests * rng.normal(7500.0, 300.0))
+        model.observe(batch, slow_s * rng.normal(1.0, 0.08))
+
+    assert 0.018 < model.predict(step_features(25.0, 25 * 7500.0)) < 0.024
 
 
 def test_a_worker_slower_than_its_pool_gets_less() -> None:

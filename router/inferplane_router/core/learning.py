@@ -5,8 +5,12 @@ Idea: linear models of few coefficients, updated with every observation, old one
 Trade-off: linear in hand-picked features; what they miss shows up in the residuals.
 One kernel an observation: a finished request teaches three models, and a dozen of small array operations each would
 cost more than its choice did.
-Invariants: coefficients stay within bounds around the prior; forgetting stops when observations carry no news
-(otherwise the gain winds up and one outlier throws the model over); a single observation moves by a bounded amount.
+Coefficients that only fit together (more for each request, less for its tokens) move together: where one of them is at
+its bound, cutting it off alone would leave the other half of the move, which may lead away from what was observed, a
+little further each time.  So the move is projected onto the bounds as the covariance measures distance.
+Invariants: coefficients stay within bounds around the prior; an observation never takes the model further away from
+itself; forgetting stops when observations carry no news (otherwise the gain winds up and one outlier throws the model
+over); a single observation moves by a bounded amount.
 """
 
 import math
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferplane_engine.compiled import kernel
+from inferplane_engine.compiled import inline, kernel
 
 Vector = NDArray[np.float64]
 
@@ -38,6 +42,35 @@ class Learning:
     """Errors beyond this many times the prediction do not widen the spread further."""
 
 
+@inline
+def _worst(values: Vector, reach: float) -> int:
+    """Return which value is out of bounds the furthest; -1: none is."""
+    worst, most = -1, 1e-9
+    for i in range(values.shape[0]):
+        out = max(values[i] - reach, 1.0 / reach - values[i])
+        if out > most:
+            worst, most = i, out
+    return worst
+
+
+@inline
+def _keep_within(values: Vector, covariance: Vector, reach: float) -> None:
+    """Put values on the bounds that they crossed, one after the other, and let the others follow as they covary."""
+    n, free = values.shape[0], covariance.copy()
+    for _ in range(n):
+        at = _worst(values, reach)
+        if at < 0 or free[at, at] <= 0.0:
+            break
+        held, own = free[at].copy(), free[at, at]
+        back = (min(reach, max(1.0 / reach, values[at])) - values[at]) / own
+        for i in range(n):
+            values[i] += held[i] * back
+            for j in range(n):
+                free[i, j] -= held[i] * held[j] / own
+    for i in range(n):
+        values[i] = min(reach, max(1.0 / reach, values[i]))
+
+
 @kernel
 def _update(  # noqa: PLR0917  # kernels take positional arguments only
     scaled: Vector,
@@ -57,13 +90,19 @@ def _update(  # noqa: PLR0917  # kernels take positional arguments only
         for j in range(n):
             seen[i] += covariance[i, j] * inputs[j]
         certainty += inputs[i] * seen[i]
-    trace = 0.0
+    trace, moved, still_off = 0.0, scaled.copy(), error
     for i in range(n):
         gain = seen[i] / certainty
-        scaled[i] = min(reach, max(1.0 / reach, scaled[i] + gain * error))
+        moved[i] += gain * error
         for j in range(n):
             covariance[i, j] -= gain * seen[j]
         trace += covariance[i, i]
+    if _worst(moved, reach) >= 0:
+        _keep_within(moved, covariance, reach)
+    for i in range(n):
+        still_off -= inputs[i] * (moved[i] - scaled[i])
+    if abs(still_off) <= abs(error):
+        scaled[:] = moved
     if trace / forgetting < most:
         covariance /= forgetting
 
