@@ -24,6 +24,7 @@ VERBS: Final = {
     "diff": "Say what applying a file would do to running workers.",
     "rollback": "Go back to an earlier revision of a service.",
     "simulate": "Run a trace or a workload on a fleet in virtual time.",
+    "plan": "Say how many workers a service takes for a load.",
     "kv": "Look into a KV store, check it, empty it.",
     "freeze": "Keep a service as it is: no rollouts, no planning.",
     "unfreeze": "Let a frozen service go on.",
