@@ -12,7 +12,7 @@ from inferplane.errors import InvalidError, NotReadyError
 from inferplane.kube.revisions import Revision, differences, reverted, to_go_back_to
 from inferplane.kube.scaling import find_pool, wait_scaled
 from inferplane.kube.testing import FakeCluster
-from inferplane.kube.testing_objects import make_pool, make_service
+from inferplane.kube.testing_objects import make_pool, make_revision, make_service
 from inferplane.testing import Call
 
 
@@ -59,6 +59,17 @@ def test_revisions_are_listed_oldest_first(call_cluster: Call) -> None:
     ]
     listed = json.loads(call_cluster("rollback", "chat", "--list", "-o", "json").stdout)
     assert [it["revision"] for it in listed["revisions"]] == ["aaa", "bbb"]
+
+
+def test_a_revision_that_is_used_again_is_listed_once(call_cluster: Call, cluster: FakeCluster) -> None:
+    """Its older entry goes when the newer one is there."""
+    again = make_revision("aaa", 3, make_service()["spec"])
+    again["metadata"]["name"] = "chat-aaa-3"
+    cluster.add("controllerrevisions", again)
+
+    listed = json.loads(call_cluster("rollback", "chat", "--list", "-o", "json").stdout)
+
+    assert [it["revision"] for it in listed["revisions"]] == ["bbb", "aaa"]
 
 
 def test_a_rollback_to_what_is_not_kept_lists_what_is(call_cluster: Call) -> None:

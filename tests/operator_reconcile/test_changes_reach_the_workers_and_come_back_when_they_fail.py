@@ -219,8 +219,9 @@ def test_going_back_to_an_earlier_spec_uses_its_template_again(running: Build) -
     cluster.settle()
 
     assert stable(cluster) == first
-    newest = max(cluster.of("ControllerRevision"), key=lambda found: int(found["revision"]))
-    assert newest["metadata"]["name"] == f"demo-{first}"
+    kept = sorted(cluster.of("ControllerRevision"), key=lambda found: int(found["revision"]))
+    assert [found["metadata"]["labels"]["inferplane.dev/revision"] for found in kept][-1] == first
+    assert len(kept) == 2  # the entry that it had before has gone
 
 
 @pytest.mark.slow

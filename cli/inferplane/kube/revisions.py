@@ -31,9 +31,10 @@ class Revision:
 
 
 def history(controller_revisions: Sequence[Object], service: str) -> list[Revision]:
-    """Return the revisions of a service, oldest first."""
+    """Return the revisions of a service, oldest first; one that is used again has two entries for a moment."""
     found = [_revision(it, service) for it in controller_revisions if part(it, "data", "spec")]
-    return sorted(found, key=lambda it: (it.number, it.created))
+    newest = {it.name: it for it in sorted(found, key=lambda it: (it.number, it.created))}
+    return sorted(newest.values(), key=lambda it: (it.number, it.created))
 
 
 def _revision(found: Object, service: str) -> Revision:

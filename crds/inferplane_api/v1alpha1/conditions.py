@@ -72,6 +72,8 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     KV_STORE_UNAVAILABLE = "KVStoreUnavailable"
     NODES_FAILING = "NodesFailing"
+    NOT_RECORDED = "NotRecorded"
+    """Workers are as they should be; what is noted of them is not: a revision to go back to, say."""
     # Ready or Degraded: why a worker is not there
     NO_ROOM = "NoRoom"
     """No node has what the worker asks for."""

@@ -26,8 +26,11 @@ No rule reads Secrets: the operator writes their names into Pods, and the kubele
     - modelroutes/status
   verbs: [patch]
 - apiGroups: [apps]
-  resources: [deployments, controllerrevisions]
+  resources: [deployments]
   verbs: [list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [list, watch, create, delete]
 - apiGroups: [apps]
   resources: [replicasets]
   verbs: [list, watch]

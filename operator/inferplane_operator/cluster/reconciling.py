@@ -1,9 +1,9 @@
 """One step for one key: observe, ask the pure core, carry out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from inferplane_operator.cluster.errors import RefusedError, TerminatingError
 from inferplane_operator.cluster.facts import FactSource, gather, sooner
@@ -41,6 +41,19 @@ class Commits(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """What was said against the last round of an object; told in its status."""
+
+    refused: str = ""
+    unrecorded: str = ""
+
+
+_NONE: Final = _Refusals()
+_RECORD_AGAIN_S: Final = 60.0
+"""Nobody tells when a quota or a policy is gone."""
+
+
 class Steps:
     """What `Workers` calls for each key."""
 
@@ -62,8 +75,7 @@ class Steps:
         self._adapters = adapters
         self._commits = commits
         self._wall = wall
-        self._refused: dict[WorkKey, str] = {}
-        """What was said against the last round of an object, which is told in its status."""
+        self._refused: dict[WorkKey, _Refusals] = {}
 
     async def step(self, key: WorkKey) -> float | None:
         """Return when to look again, or None."""
@@ -78,21 +90,21 @@ class Steps:
             return None
         outcome, again_in_s = await self._decide(stored)
         try:
-            await self._writer.carry_out(outcome)
+            unrecorded = await self._writer.carry_out(outcome)
         except TerminatingError:
             raise
         except RefusedError as error:
-            await self._say_refused(key, str(error))
+            await self._say_refused(key, _Refusals(refused=str(error)))
             raise
-        await self._say_refused(key, "")
-        return sooner(outcome.again_in_s, again_in_s)
+        await self._say_refused(key, _Refusals(unrecorded=unrecorded))
+        return sooner(sooner(outcome.again_in_s, again_in_s), _RECORD_AGAIN_S if unrecorded else None)
 
-    async def _say_refused(self, key: WorkKey, words: str) -> None:
+    async def _say_refused(self, key: WorkKey, refusals: _Refusals) -> None:
         """Let the status say what was refused just now, or that nothing is any more."""
-        if self._refused.get(key, "") == words:
+        if self._refused.get(key, _NONE) == refusals:
             return
-        self._refused[key] = words
-        if not words:
+        self._refused[key] = refusals
+        if refusals == _NONE:
             del self._refused[key]
         stored = self._store.get(ObjectId(key.kind, key.namespace, key.name))
         if stored is not None and key.kind == SERVICE.kind:
@@ -108,7 +120,9 @@ class Steps:
         if stored.id.kind != SERVICE.kind:
             return Outcome(), None
         key = WorkKey(stored.id.kind, stored.id.namespace, stored.id.name)
-        observed = replace(observe(self._store, stored, now=now), refused=self._refused.get(key, ""))
+        said = self._refused.get(key, _NONE)
+        seen = observe(self._store, stored, now=now)
+        observed = replace(seen, refused=said.refused, unrecorded=said.unrecorded)
         found = await gather(self._facts, observed)
         return self._core.service(found.observed), found.again_in_s
 

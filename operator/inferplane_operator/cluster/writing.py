@@ -19,7 +19,14 @@ from inferplane_operator.cluster.applied import (
     merge_needed,
     with_digest,
 )
-from inferplane_operator.cluster.errors import AbsentError, ClusterError, ConflictError, ForeignError
+from inferplane_operator.cluster.errors import (
+    AbsentError,
+    ClusterError,
+    ConflictError,
+    ForeignError,
+    RefusedError,
+    TerminatingError,
+)
 from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.field_owners import APPLIER, CREATOR
 from inferplane_operator.cluster.metrics import OperatorMetrics, WriteOutcome
@@ -37,6 +44,7 @@ from inferplane_operator.reconcile.values import (
     Outcome,
     Reference,
     Write,
+    is_bookkeeping,
 )
 
 _log = structlog.get_logger("inferplane.operator")
@@ -64,12 +72,16 @@ class Writer:
         self._allowed = allowed
         self._metrics = metrics
 
-    async def carry_out(self, outcome: Outcome) -> None:
-        """Make every write; statuses and Events are told even where a write fails, whose error is raised at the end."""
+    async def carry_out(self, outcome: Outcome) -> str:
+        """Make every write; return what was said against bookkeeping, "" where it was taken.
+
+        Statuses and Events are told even where a write fails, whose error is raised at the end.
+        """
         failure: ClusterError | None = None
+        unrecorded = list[str]()
         try:
             for write in outcome.writes:
-                await self._write(write)
+                unrecorded += await self._write_or_tell(write)
         except ClusterError as error:
             failure = error
         for status in outcome.status:
@@ -78,6 +90,19 @@ class Writer:
             await self._recorder.record(event)
         if failure is not None:
             raise failure
+        return next(iter(unrecorded), "")
+
+    async def _write_or_tell(self, write: Write) -> list[str]:
+        """Return what was said against a write without which the others can be made."""
+        try:
+            await self._write(write)
+        except TerminatingError:
+            raise
+        except RefusedError as error:
+            if not is_bookkeeping(write):
+                raise
+            return [str(error)]
+        return []
 
     async def _write(self, write: Write) -> None:
         verb, kind = type(write).__name__.lower(), _kind(write)

@@ -2,7 +2,10 @@
 
 It is where `rollback` reads what to go back to, and where a revision that is used again finds the very template that it
 had, whatever a newer operator would render.
-Invariant.  An entry's data never changes; using a revision again only makes it the newest.
+Trade-off.  A revision that is used again gets a new entry, and the older one goes once that is there.  A new number for
+the entry would be one write less, but a server refuses it unless it finds the same bytes of data as it would write
+itself, and an operator of another version wrote them.
+Invariant.  An entry never changes, and a revision always has one.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +16,7 @@ from typing import Any, Final
 from inferplane_api.catalogue import WorkerRole
 from inferplane_operator.reconcile.reading import labels, section, text
 from inferplane_operator.reconcile.statuses import reference_to
-from inferplane_operator.reconcile.values import Create, Delete, Manifest, Merge, Observed, Write
+from inferplane_operator.reconcile.values import Create, Delete, Manifest, Observed, Write
 from inferplane_operator.render import names
 from inferplane_operator.render.objects import APPS, common_labels, controller_reference
 
@@ -56,6 +59,12 @@ def entries(observed: Observed) -> dict[str, Entry]:
     return {entry.revision: entry for entry in read}
 
 
+def superseded(observed: Observed, known: Mapping[str, Entry]) -> list[Write]:
+    """Forget entries of revisions that have a newer one."""
+    newest = [entry.found for entry in known.values()]
+    return [Delete(reference_to(found), bookkeeping=True) for found in observed.histories if found not in newest]
+
+
 def history_writes(
     known: Mapping[str, Entry],
     service: Manifest,
@@ -68,22 +77,28 @@ def history_writes(
     newest = max((entry.number for entry in known.values()), default=0)
     mine = known.get(target.revision)
     writes: list[Write] = []
-    if mine is None:
-        writes.append(Create(controller_revision(service, target, model_revision=model_revision, number=newest + 1)))
-    elif mine.number < newest:
-        writes.append(Merge(reference_to(mine.found), {"revision": newest + 1}))
+    if mine is None or mine.number < newest:
+        entry = controller_revision(
+            service, target, model_revision=model_revision, number=newest + 1, again=mine is not None
+        )
+        writes.append(Create(entry, bookkeeping=True))
     others = [entry for entry in known.values() if entry.revision != target.revision]
     old = others[: max(0, len(others) - (KEPT - 1))]
-    return writes + [Delete(reference_to(entry.found)) for entry in old if entry.revision not in used]
+    forgotten = [reference_to(entry.found) for entry in old if entry.revision not in used]
+    return writes + [Delete(reference, bookkeeping=True) for reference in forgotten]
 
 
-def controller_revision(service: Manifest, target: Target, *, model_revision: str, number: int) -> dict[str, Any]:
+def controller_revision(
+    service: Manifest, target: Target, *, model_revision: str, number: int, again: bool = False
+) -> dict[str, Any]:
+    """Return an entry; one of a revision that is used again has a name of its own, beside the older one's."""
     metadata = service["metadata"]
+    name = f"{metadata['name']}-{target.revision}"
     return {
         "apiVersion": APPS,
         "kind": "ControllerRevision",
         "metadata": {
-            "name": f"{metadata['name']}-{target.revision}",
+            "name": f"{name}-{number}" if again else name,
             "namespace": metadata.get("namespace", "default"),
             "labels": {**common_labels(str(metadata["name"])), names.LABEL_REVISION: target.revision},
             "ownerReferences": [controller_reference(service)],

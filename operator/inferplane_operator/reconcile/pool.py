@@ -137,7 +137,8 @@ def _costs(scene: Scene, pool: Manifest, revision: str, replicas: int) -> Iterat
     living = sum(worker.living for worker in mine)
     for worker in victims(mine, living - replicas, scene.failing_nodes):
         if annotations(worker.pod).get(DELETION_COST) != _FIRST_TO_GO:
-            yield Merge(_pod(worker.pod), {"metadata": {"annotations": {DELETION_COST: _FIRST_TO_GO}}})
+            patch = {"metadata": {"annotations": {DELETION_COST: _FIRST_TO_GO}}}
+            yield Merge(_pod(worker.pod), patch, bookkeeping=True)
 
 
 def _pod(pod: Manifest) -> Reference:

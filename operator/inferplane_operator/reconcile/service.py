@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from inferplane_api.v1alpha1.stored import StoredObjectError
-from inferplane_operator.reconcile.history import history_writes
+from inferplane_operator.reconcile.history import history_writes, superseded
 from inferplane_operator.reconcile.objective import OBSERVED, silent_in_s
 from inferplane_operator.reconcile.pool import pool_writes, worker_writes
 from inferplane_operator.reconcile.pool_status import picture_of, pool_status
@@ -37,6 +37,7 @@ def _writes(scene: Scene) -> list[Write]:
         used = {each.revision for each in scene.workloads} | {scene.stable, scene.target.revision}
         commit = scene.observed.model_revision or scene.service.spec.model.revision
         history = history_writes(scene.known, scene.raw, scene.target, model_revision=commit, used=used)
+    history += superseded(scene.observed, scene.known)
     return [*history, *pool_writes(scene), *worker_writes(scene)]
 
 

@@ -203,6 +203,8 @@ def _wrong(found: ServicePicture) -> Iterable[tuple[Reason, str]]:
     if nodes := scene.failing_nodes:
         yield Reason.NODES_FAILING, f"workers fail on {', '.join(nodes)} and serve elsewhere; cordon and look at it"
     yield from _lacking(scene)
+    if unrecorded := scene.observed.unrecorded:
+        yield Reason.NOT_RECORDED, f"the API server refuses what is noted beside the workers: {unrecorded}"
 
 
 def _lacking(scene: Scene) -> Iterable[tuple[Reason, str]]:

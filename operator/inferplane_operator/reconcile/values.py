@@ -30,6 +30,7 @@ __all__ = [
     "Reference",
     "ServedNameClaim",
     "Write",
+    "is_bookkeeping",
 ]
 
 Manifest = Mapping[str, Any]
@@ -106,6 +107,8 @@ class Observed:
     """Pod name -> why its agent says that it is not ready, where somebody asked."""
     refused: str = ""
     """What the API server said against a write of the last round, which so ended early; "" where it took them all."""
+    unrecorded: str = ""
+    """What it said against bookkeeping of the last round, which went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +145,14 @@ class Create:
     """
 
     manifest: Manifest
+    bookkeeping: bool = False
+    """Workers run without it: a refusal is told and ends no round.  So of deletions and merges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     reference: Reference
+    bookkeeping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,7 @@ class Merge:
     reference: Reference
     patch: Manifest
     subresource: str = ""
+    bookkeeping: bool = False
 
 
 class EventType(StrEnum):
@@ -176,9 +183,16 @@ class Event:
 Write = Apply | Create | Delete | Merge
 
 
+def is_bookkeeping(write: Write) -> bool:
+    return not isinstance(write, Apply) and write.bookkeeping
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What to do, in this order; a write that fails ends the round, and the object is looked at again later."""
+    """What to do, in this order; a write that fails ends the round, and the object is looked at again later.
+
+    Where bookkeeping is refused the round goes on.
+    """
 
     writes: Sequence[Write] = ()
     status: Sequence[Merge] = ()
