@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -46,10 +47,15 @@ def port() -> Iterator[int]:
         thread.join()
 
 
+def rendered(kind: str) -> dict[str, Any]:
+    (engine,) = render_service(InferenceService.model_validate(SERVICE)).pools[0].pod_template["spec"]["containers"]
+    found: dict[str, Any] = engine[kind]
+    return found
+
+
 def probed(kind: str, port: int) -> int:
     """Run a probe of a rendered engine; return its exit code."""
-    (engine,) = render_service(InferenceService.model_validate(SERVICE)).pools[0].pod_template["spec"]["containers"]
-    command: Sequence[str] = engine[kind]["exec"]["command"]
+    command: Sequence[str] = rendered(kind)["exec"]["command"]
     environment = {**os.environ, ENGINE_PORT: str(port)}
     done = subprocess.run([sys.executable, *command[1:]], env=environment, capture_output=True, timeout=60, check=False)
     return done.returncode
@@ -61,3 +67,11 @@ def test_a_start_up_probe_ends_when_the_engine_serves(port: int) -> None:
 
 def test_a_liveness_probe_says_what_is_now(port: int) -> None:
     assert [probed("livenessProbe", port) for _ in range(3)] == [1, 1, 0]
+
+
+def test_an_engine_that_starts_soon_is_seen_soon_and_a_slow_one_has_its_time() -> None:
+    probe = rendered("startupProbe")
+    waits_s = 8  # inside, see above
+
+    assert probe["periodSeconds"] == 1
+    assert probe["failureThreshold"] * waits_s >= 30 * 60
