@@ -19,6 +19,7 @@ from inferplane_workers.fetch.download import check_space, complete, fetch
 from inferplane_workers.fetch.failures import FetchError, explain
 from inferplane_workers.fetch.lock import locked
 from inferplane_workers.fetch.testing import COMMIT, Hub, Repository, running
+from self_signed import self_signed
 
 WEIGHTS = bytes(range(256)) * 4096
 FILES = {
@@ -272,13 +273,11 @@ def test_the_program_ends_with_a_status_and_a_last_line(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate that nobody vouches for, with its key in the same file."""
-    file = tmp_path_factory.mktemp("tls") / "both.pem"
-    made = ("-keyout", str(file), "-out", str(file.with_suffix(".crt")), "-addext", "subjectAltName=IP:127.0.0.1")
-    request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mirror", *made)
-    subprocess.run(request, check=True, capture_output=True)
-    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
-    return file
+    """Make a certificate that nobody vouches for; return a file that holds it and its key."""
+    files = self_signed(tmp_path_factory.mktemp("tls") / "mirror", "mirror")
+    both = files.chain.with_suffix(".pem")
+    both.write_text(files.key.read_text() + files.chain.read_text())
+    return both
 
 
 def run_program(url: str, cache: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -9,14 +9,14 @@ Invariant: answers leave in the order of their requests; an answer that began ei
 
 import asyncio
 import socket
-import ssl as tls
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import structlog
 
+from inferplane_runtime.certificates import ServedCertificate
 from inferplane_runtime.http.api import Handler, Limits, Request, Response
 from inferplane_runtime.http.encoding import CONTINUE, encode_response_head
 from inferplane_runtime.http.errors import json_error
@@ -24,6 +24,7 @@ from inferplane_runtime.http.exchange import ServerExchange
 from inferplane_runtime.http.request_parser import ReadPhase, RequestParser
 
 _TICK_S = 0.25
+_BACKLOG = 1024
 _LINGER_S = 5.0
 _LINGER_BYTES = 256 * 1024 * 1024
 _NEVER = float("inf")
@@ -52,7 +53,7 @@ class HttpServer:
         *,
         limits: Limits,
         metrics: ServerMetrics | None = None,
-        ssl: tls.SSLContext | None = None,
+        certificate: ServedCertificate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.now = clock
@@ -61,7 +62,7 @@ class HttpServer:
         self.metrics = metrics
         self.draining = False
         self.connections: set[ServerConnection] = set()
-        self._ssl = ssl
+        self._certificate = certificate
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -75,20 +76,28 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._listening(
             await loop.create_server(
-                self._accept, host, port, ssl=self._ssl, backlog=1024, reuse_port=reuse_port or None
+                self._accept, host, port, backlog=_BACKLOG, reuse_port=reuse_port or None, **self._tls()
             )
         )
 
     async def start_sock(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        self._listening(await loop.create_server(self._accept, sock=sock, ssl=self._ssl, backlog=1024))
+        self._listening(await loop.create_server(self._accept, sock=sock, backlog=_BACKLOG, **self._tls()))
 
     def _listening(self, server: asyncio.Server) -> None:
         self._servers.append(server)
         if self._timer is None:
             self._tick()
 
+    def _tls(self) -> dict[str, Any]:
+        """Return what makes the loop speak TLS; a handshake has as much time as a head."""
+        if self._certificate is None:
+            return {}
+        return {"ssl": self._certificate.context, "ssl_handshake_timeout": self.limits.header_timeout_s}
+
     def _accept(self) -> "ServerConnection":
+        if self._certificate is not None:
+            self._certificate.renew()
         return ServerConnection(self)
 
     def _tick(self) -> None:
