@@ -1,6 +1,6 @@
 """Counters of old and new Pods over one window."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -130,6 +130,25 @@ async def test_what_happened_before_the_window_does_not_count(
     assert second.observed.canary is not None
     assert second.observed.canary.judgement is Judgement.PASS
     assert second.again_in_s is None
+
+
+@pytest.mark.parametrize(
+    ("written", "watched_s"), [({}, 30.0), ({"canaryTime": "4s"}, 4.0), ({"canaryTime": "soon"}, 30.0)]
+)
+async def test_without_traffic_a_revision_is_watched_as_long_as_its_service_says(
+    canary: CanaryCounters, clock: FakeClock, written: dict[str, str], watched_s: float
+) -> None:
+    seen = observed(pod("old", "before"), pod("new", "new"))
+    seen = replace(seen, service={**seen.service, "spec": {"rollout": written}})
+    waited_s = 0.0
+    while (found := await canary.add_to(seen)).again_in_s is not None:
+        assert found.again_in_s <= 5
+        clock.advance(found.again_in_s)
+        waited_s += found.again_in_s
+
+    assert found.observed.canary is not None
+    assert found.observed.canary.judgement is Judgement.PASS
+    assert waited_s == watched_s
 
 
 async def test_a_slow_revision_fails(canary: CanaryCounters, fleet: Fleet, clock: FakeClock) -> None:

@@ -86,6 +86,13 @@ class Rollout(WireModel):
         default=3600.0, description="A rollout without progress for this long failed."
     )
     auto_rollback: bool = Field(default=True, description="Return to the revision before when a rollout failed.")
+    canary_time_s: Duration = Field(
+        default=30.0,
+        description=(
+            "How long the first new workers are watched beside the old ones where there is too little traffic to "
+            "compare them sooner."
+        ),
+    )
 
     @model_validator(mode="after")
     def _moves(self) -> Self:

@@ -15,10 +15,11 @@ from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from inferplane_api.v1alpha1.units import parse_duration
 from inferplane_operator.cluster.facts import Gathered
 from inferplane_operator.cluster.pods import address_of, is_ready
 from inferplane_operator.cluster.raw import part
-from inferplane_operator.reconcile.canary import Counters, judge
+from inferplane_operator.reconcile.canary import Counters, Limits, judge
 from inferplane_operator.reconcile.values import Judgement, Manifest, Observed
 from inferplane_operator.render.names import LABEL_REVISION
 from inferplane_runtime.metrics.catalogue import agent
@@ -70,11 +71,12 @@ class CanaryCounters:
         if not new:
             window.began = self._now()
         await self._read(window, [*old[:_SAMPLE], *new[:_SAMPLE]])
+        limits, elapsed_s = _limits(observed), self._now() - window.began
         verdict = judge(
-            _counters(window, old), _counters(window, new), revision=revision, elapsed_s=self._now() - window.began
+            _counters(window, old), _counters(window, new), revision=revision, elapsed_s=elapsed_s, limits=limits
         )
-        again = _AGAIN_S if verdict.judgement is Judgement.WAIT else None
-        return Gathered(replace(observed, canary=verdict), again)
+        again = min(_AGAIN_S, limits.left_s(elapsed_s) or _AGAIN_S)
+        return Gathered(replace(observed, canary=verdict), again if verdict.judgement is Judgement.WAIT else None)
 
     def forget(self, namespace: str, name: str) -> None:
         self._windows.pop((namespace, name), None)
@@ -86,6 +88,15 @@ class CanaryCounters:
                 totals, uid = totals_of(page), str(pod["metadata"]["uid"])
                 window.marks.setdefault(uid, totals)
                 window.latest[uid] = totals
+
+
+def _limits(observed: Observed) -> Limits:
+    """Return the service's own limits; a spec that cannot be read has the usual ones, and its status says why."""
+    written = part(observed.service, "spec", "rollout").get("canaryTime")
+    try:
+        return Limits.within(parse_duration(str(written))) if written is not None else Limits()
+    except ValueError:
+        return Limits()
 
 
 def totals_of(page: str) -> Totals:

@@ -11,6 +11,7 @@ Invariant.  More time with the same counters never turns a PASS or a FAIL into W
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 from inferplane_operator.reconcile.values import CanaryVerdict, Judgement
 
@@ -46,6 +47,15 @@ class Limits:
     """How many times slower a prompt or an output token may be."""
     error_margin: float = 0.02
     """Share of requests that may fail more than before."""
+
+    @classmethod
+    def within(cls, watched_s: float) -> Self:
+        """Return limits that wait so long for traffic, and no longer in any case."""
+        return cls(least_s=min(cls().least_s, watched_s), quiet_after_s=watched_s)
+
+    def left_s(self, elapsed_s: float) -> float:
+        """Return when the judge may say something else without new counters, in seconds from now."""
+        return next((limit - elapsed_s for limit in (self.least_s, self.quiet_after_s) if limit > elapsed_s), 0.0)
 
 
 def judge(
