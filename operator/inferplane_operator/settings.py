@@ -8,6 +8,7 @@ from inferplane_operator.render import RenderOptions
 from inferplane_operator.render.accelerators import Accelerators, AcceleratorsError, read_accelerators
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, parse_address, parse_duration, setting
+from inferplane_runtime.tracing.config import parse_endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,11 @@ class OperatorSettings:
     accelerator_classes: str = setting(help="file with accelerator classes beside the built-in ones", default="")
     gateway_url: str = setting(help="where clients reach the gateway; shown in the status of services", default="")
     hub_endpoint: str = setting(help="base URL of the model hub or of its mirror; none: the public one", default="")
+    trace_endpoint: str = setting(
+        help="where agents send spans of traced requests, as http://HOST:4318; none: nowhere",
+        default="",
+        parse=parse_endpoint,
+    )
     lease_namespace: str = setting(help="namespace of the Lease; none: the operator's own", default="")
     lease_name: str = setting(help="name of the Lease", default="inferplane-operator")
     identity: str = setting(help="holder named in the Lease; none: made from the host's name", default="")
@@ -71,6 +77,7 @@ def render_options(settings: OperatorSettings) -> RenderOptions:
         engine_images={**options.engine_images, **engine_images(settings)},
         accelerators=_accelerators(settings.accelerator_classes),
         hub_endpoint=settings.hub_endpoint,
+        trace_endpoint=settings.trace_endpoint,
     )
 
 

@@ -10,6 +10,7 @@ import yaml
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, from_mapping, parse_address, setting
+from inferplane_runtime.tracing.config import Tracing
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_LABEL: Final = 63
@@ -120,6 +121,7 @@ class RouterConfig:
     listen: Listen = field(default_factory=Listen)
     limits: LimitSettings = field(default_factory=LimitSettings)
     ext_proc: ExtProc = field(default_factory=ExtProc)
+    tracing: Tracing = field(default_factory=Tracing)
     console: bool = setting(
         help="serve /console beside the OpenAI routes: workers and decisions, no prompts", default=False
     )

@@ -34,7 +34,9 @@ from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
 from inferplane_runtime.lifecycle import spawn
 from inferplane_runtime.metrics.catalogue import router as names
+from inferplane_runtime.metrics.catalogue.tracing import SPANS
 from inferplane_runtime.metrics.instruments import Instruments
+from inferplane_runtime.tracing.setup import make_traces
 
 _HOUSEKEEPING_S: Final = 0.5
 
@@ -88,7 +90,15 @@ class Front:
             meters=self.meters,
             on_ask=self._observe_ask,
         )
-        context = ForwardContext(self.plane, pool, writer, self.meters)
+        self._traces = make_traces(
+            config.tracing,
+            upstream=pool,
+            resource={"service.name": "inferplane-router", "service.instance.id": f"{outside.epoch:x}"},
+            clock=clock,
+            counted=instruments.cells(SPANS),
+        )
+        tracer = self._traces.tracer if self._traces is not None else None
+        context = ForwardContext(self.plane, pool, writer, self.meters, tracer)
         self._console = Console(outside.core, self.meters, clock, self.unready) if config.console else None
         shown = {"console": self._console.answer} if self._console is not None else {}
         gateway = Gateway(context, unready=self.unready, catalogue=outside.generation, **shown)
@@ -147,6 +157,8 @@ class Front:
             await asyncio.sleep(_HOUSEKEEPING_S)
             self._loop_delay.set(max(0.0, self._clock.monotonic() - begun - _HOUSEKEEPING_S))
             self.plane.poll()
+            if self._traces is not None:
+                self._traces.exporter.flush()
             if self._console is not None:
                 self._console.keep_sampling(begun)
 
@@ -167,6 +179,8 @@ class Front:
         if self._picker is not None:
             await self._picker.stop(0.5)
         await self.plane.close()
+        if self._traces is not None:
+            await self._traces.exporter.close()
 
     # Inside.
 

@@ -31,6 +31,15 @@ def test_a_router_of_one_machine_reads_a_file(tmp_path: Path) -> None:
     assert found.discovery.kubernetes is None
 
 
+def test_a_router_that_traces_is_told_where_and_how_much(tmp_path: Path) -> None:
+    settings = RouterSettings("/cache", trace_endpoint="http://collector:4318", trace_ratio="0.05")
+
+    found = read_config(written(tmp_path, settings)).tracing
+
+    assert (found.endpoint, found.ratio) == ("http://collector:4318/v1/traces", 0.05)
+    assert "tracing" not in router_config(RouterSettings("/cache"))
+
+
 def test_a_router_of_several_processes_is_told_so(tmp_path: Path) -> None:
     assert read_config(written(tmp_path, RouterSettings("/cache", processes=4))).processes == 4
     assert "processes" not in router_config(RouterSettings("/cache"))

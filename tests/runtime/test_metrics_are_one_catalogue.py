@@ -19,7 +19,14 @@ def test_every_name_is_there_once_and_every_spec_of_a_module_is_listed() -> None
     listed = set(catalogue.ALL)
     defined = {
         value
-        for module in (catalogue.agent, catalogue.gateway, catalogue.kube_operator, catalogue.planner, catalogue.router)
+        for module in (
+            catalogue.agent,
+            catalogue.gateway,
+            catalogue.kube_operator,
+            catalogue.planner,
+            catalogue.router,
+            catalogue.tracing,
+        )
         for value in vars(module).values()
         if isinstance(value, MetricSpec)
     }

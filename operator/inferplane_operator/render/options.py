@@ -42,6 +42,8 @@ class RenderOptions:
     accelerators: Accelerators = field(default_factory=Accelerators)
     hub_endpoint: str = ""
     """Mirror of the hub where a service names none; empty: the hub itself."""
+    trace_endpoint: str = ""
+    """Where agents send spans; empty: nowhere.  It is in the templates that are made from now on."""
     in_cluster: bool = True
     """False on a machine: there an engine downloads for itself, and a class of accelerators is only a name."""
     fetch_program: tuple[str, ...] = FETCH_PROGRAM

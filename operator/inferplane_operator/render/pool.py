@@ -340,6 +340,8 @@ def _agent_arguments(given: PoolInput, weights: Weights) -> tuple[str, ...]:
     args += ["--zone", ref(names.ZONE)]
     if pool.accelerator:
         args += ["--accelerator", pool.accelerator]
+    if given.options.trace_endpoint:
+        args += ["--trace-endpoint", given.options.trace_endpoint]
     args += ["--state-dir", f"{ref(names.RUN_DIR)}/state"]
     return (*args, "--drain-timeout", f"{service.spec.drain_timeout_s:g}s", "--canary", "on")
 

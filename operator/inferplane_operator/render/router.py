@@ -27,6 +27,10 @@ class RouterSettings:
     processes: int = 1
     """Gateway processes."""
     console: bool = False
+    trace_endpoint: str = ""
+    """Where spans go; empty: nothing is traced."""
+    trace_ratio: str = ""
+    """Share of the requests that are traced, as the router reads it; empty: its own default."""
     drain_timeout_s: float = 30.0
     lame_duck_s: float = 0.0
     """How long connections are still taken after SIGTERM, in addition to the drain."""
@@ -53,6 +57,9 @@ def router_config(settings: RouterSettings) -> Manifest:
         config["processes"] = settings.processes
     if settings.console:
         config["console"] = True
+    if settings.trace_endpoint:
+        ratio = {"ratio": settings.trace_ratio} if settings.trace_ratio else {}
+        config["tracing"] = {"endpoint": settings.trace_endpoint, **ratio}
     return config
 
 

@@ -20,7 +20,7 @@ from inferplane_api.proto.worker_pb2 import (
     Outcome,
 )
 
-_FAULTS: Final = frozenset({OUTCOME_ENGINE_ERROR, OUTCOME_ENGINE_LOST, OUTCOME_REFUSED, OUTCOME_DEADLINE})
+FAULTS: Final = frozenset({OUTCOME_ENGINE_ERROR, OUTCOME_ENGINE_LOST, OUTCOME_REFUSED, OUTCOME_DEADLINE})
 _CLIENT_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
 _BUSY: Final = 429
@@ -74,7 +74,7 @@ def judge(course: Course, *, ttft_s: float, tpot_s: float) -> Verdict:
 def _ttft(course: Course, limit_s: float) -> bool | None:
     if course.answered and course.first is not None:
         return course.first - course.begun <= limit_s
-    if course.outcome in _FAULTS or course.over - course.begun > limit_s:
+    if course.outcome in FAULTS or course.over - course.begun > limit_s:
         return False
     return None
 
@@ -82,7 +82,7 @@ def _ttft(course: Course, limit_s: float) -> bool | None:
 def _tpot(course: Course, limit_s: float) -> bool | None:
     if not course.answered or course.first is None:
         return None
-    if course.outcome in _FAULTS:
+    if course.outcome in FAULTS:
         return False
     if course.pieces < 2 or (course.outcome != OUTCOME_OK and course.last == course.first):  # noqa: PLR2004 - a gap needs two
         return None

@@ -61,7 +61,7 @@ class Wish:
 class Placement:
     """The search for one request's place."""
 
-    __slots__ = ("_deliver", "_plane", "_work", "ask", "known", "over", "queued_at", "wish")
+    __slots__ = ("_deliver", "_plane", "_work", "ask", "known", "over", "queued_at", "queued_s", "wish")
 
     def __init__(self, plane: "DataPlane", wish: Wish, deliver: Deliver) -> None:
         self._plane = plane
@@ -72,6 +72,8 @@ class Placement:
         """The core has this request in force."""
         self.over = False
         self.queued_at: float | None = None
+        self.queued_s = 0.0
+        """How long it has waited for a worker, all waits together."""
         self.ask: Ask | None = None
         """What the core was asked."""
 
@@ -305,7 +307,9 @@ class DataPlane:
             meters.predicted_ttft.observe(answer.ttft_s)
             meters.predicted_tpot.observe(answer.tpot_s)
             if placement.queued_at is not None:
-                meters.queue.observe(self.now() - placement.queued_at)
+                waited_s = self.now() - placement.queued_at
+                meters.queue.observe(waited_s)
+                placement.queued_s += waited_s
                 placement.queued_at = None
             for expectation in answer.expects:
                 self._announcer.announce(answer.request_id, expectation)

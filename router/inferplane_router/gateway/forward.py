@@ -24,12 +24,14 @@ from inferplane_api.proto.worker_pb2 import (
 )
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway import headers
-from inferplane_router.gateway.attainment import Course, judge
+from inferplane_router.gateway.attainment import FAULTS, Course, judge
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError, UpstreamLostError, answer
 from inferplane_router.gateway.headers import HeaderWriter
 from inferplane_router.gateway.meters import GatewayMeters, ServiceMeters
+from inferplane_router.gateway.request_trace import begin_trace
 from inferplane_runtime.http.api import Call, Exchange, Headers, Request, ResponseHead, Upstream, UpstreamFailure
+from inferplane_runtime.tracing.tracer import Tracer
 
 MAX_TRIES: Final = 4
 MAX_LOSSES: Final = 2
@@ -50,6 +52,8 @@ class ForwardContext:
     upstream: Upstream
     writer: HeaderWriter
     meters: GatewayMeters
+    tracer: Tracer | None = None
+    """None: nothing is traced."""
 
 
 class Forward:
@@ -70,6 +74,7 @@ class Forward:
         "_placement",
         "_request",
         "_routed",
+        "_trace",
         "_tries",
         "_wish",
     )
@@ -88,6 +93,7 @@ class Forward:
         self._pieces = 0
         self._last = b""
         self._begun = context.plane.now()
+        self._trace = begin_trace(context.tracer, request, wish, self._begun) if context.tracer is not None else None
         self._first_at = self._last_at = 0.0
 
     def begin(self) -> None:
@@ -110,13 +116,11 @@ class Forward:
         self._routed = result
         self._head = None
         wish, model = self._wish, self._wish.model
-        outgoing = Request(
-            self._request.method,
-            wish.path,
-            self._request.query,
-            self._context.writer.to_agent(self._request.headers, result, wish.particulars),
-            wish.body.encoded(),
-        )
+        fields = self._context.writer.to_agent(self._request.headers, result, wish.particulars)
+        if self._trace is not None:
+            queued_s = self._placement.queued_s if self._placement is not None else 0.0
+            fields = self._trace.placed(result, fields, self._context.plane.now(), queued_s=queued_s)
+        outgoing = Request(self._request.method, wish.path, self._request.query, fields, wish.body.encoded())
         silence_s = model.service.request_timeout_s
         self._call = self._context.upstream.send(result.decode.address, outgoing, self, silence_s=silence_s)
 
@@ -147,6 +151,8 @@ class Forward:
         self._last_at = now
         self._start(self._head, data)
         self._first_at = now
+        if self._trace is not None:
+            self._trace.began(now)
         if self._wish.body.stream:
             self._meters.ttft.observe(now - self._begun)
 
@@ -207,11 +213,15 @@ class Forward:
         self._context.meters.retries.labels(self._meters.service, cause).inc()
         if placement is None or routed is None:
             raise RuntimeError("a retry before the first try")
+        if self._trace is not None:
+            self._trace.retried(cause, self._context.plane.now(), routed.decode.worker_id)
         placement.again(routed.decode.worker_id)
 
     def _fail(self, error: GatewayError) -> None:
         response = answer(error, headers=((b"x-request-id", self._wish.request_id.encode()),))
         self._meters.answered(response.status)
+        if self._trace is not None:
+            self._trace.refused(error, self._context.plane.now())
         self._exchange.respond(response)
         self._finish(error.outcome)
 
@@ -233,6 +243,9 @@ class Forward:
         meters.ended(self._wish.route.value, OUTCOME_LABELS[outcome])
         if self._wish.body.stream:
             self._judge(outcome)
+        if self._trace is not None:
+            status = self._head.status if self._head is not None else 0
+            self._trace.over(OUTCOME_LABELS[outcome], self._context.plane.now(), status=status, fault=outcome in FAULTS)
         if self._placement is not None:
             self._placement.complete(outcome)
 

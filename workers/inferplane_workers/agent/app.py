@@ -17,6 +17,8 @@ from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.api import Limits
 from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
+from inferplane_runtime.tracing.config import Tracing
+from inferplane_runtime.tracing.setup import Traces, make_traces
 from inferplane_workers.agent import engine_facts
 from inferplane_workers.agent.adapter_dialect import ADAPTER_DIALECTS
 from inferplane_workers.agent.adapter_loader import AdapterLoader
@@ -47,11 +49,13 @@ from inferplane_workers.agent.transfers import Transfers
 from inferplane_workers.agent.wire import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from inferplane_runtime.tracing.exporter import SpanExporter
     from inferplane_workers.agent.job_context import JobContext
 
 T = TypeVar("T")
 
 AGENT_VERSION = "0.1.0"
+_EXPORT_S = 1.0
 _log = structlog.get_logger("inferplane.agent")
 
 
@@ -86,6 +90,8 @@ class Agent:
         self.data_path = self._make_data_path()
         self.jobs: JobContext = self.data_path.context
         self.jobs.peers = Peers(interval_s=config.canary_interval)
+        self._traces = self._make_traces()
+        self.jobs.tracer = self._traces.tracer if self._traces is not None else None
         self.blocks = Blocks(config, self.announcer, self._progress, adapters=self.adapters.meaning)
         self._drain = Drain(
             gate=self.gate,
@@ -119,6 +125,8 @@ class Agent:
                 group.create_task(listener.run(), name=f"kv-events-{rank}")
                 for rank, listener in enumerate(self.blocks.listeners)
             ]
+            if self._traces is not None:
+                tasks.append(group.create_task(_export(self._traces.exporter), name="export-traces"))
             if self._config.transfer_check and self.jobs.adapter.traits.decode_can_prefill:
                 tasks.append(group.create_task(self._transfer_watch.run(), name="transfer-watch"))
             try:
@@ -166,6 +174,16 @@ class Agent:
             observer=self.announcer,
             now=self._clock.monotonic,
             adapters=self.adapters,
+        )
+
+    def _make_traces(self) -> Traces | None:
+        config = self._config
+        return make_traces(
+            Tracing(config.trace_endpoint, ratio=0.0),  # whether a request is traced is the router's to say
+            upstream=self._pool,
+            resource=_resource(config),
+            clock=self._clock,
+            counted=self.metrics.spans,
         )
 
     def _routes(self) -> Routes:
@@ -233,6 +251,8 @@ class Agent:
         self._metrics_http.close()
         if self._config.listen_control:
             self._control_http.close()
+        if self._traces is not None:
+            await self._traces.exporter.close()
         await self._pool.close()
 
     def _start_drain(self, done: Callable[[Left], None]) -> None:
@@ -285,6 +305,22 @@ async def _bound(flag: str, address: str, starting: Awaitable[T]) -> T:
         return await starting
     except (OSError, RuntimeError) as error:  # gRPC raises RuntimeError where a socket cannot be bound
         raise ConfigError(f"{flag}: cannot listen on {address}: {error}") from error
+
+
+def _resource(config: AgentConfig) -> dict[str, str]:
+    """Say in OpenTelemetry's words which worker this is."""
+    return {
+        "service.name": "inferplane-worker",
+        "service.instance.id": f"{config.namespace}/{config.worker_id}",
+        "inferplane.service": config.service,
+        "inferplane.pool": config.pool,
+    }
+
+
+async def _export(exporter: "SpanExporter") -> None:
+    while True:
+        await asyncio.sleep(_EXPORT_S)
+        exporter.flush()
 
 
 def _identity(config: AgentConfig) -> pb.Identity:

@@ -10,6 +10,7 @@ import orjson
 
 from inferplane_runtime.logs import LogFormat, LogLevel
 from inferplane_runtime.settings import SettingsError, parse_address, parse_duration, setting
+from inferplane_runtime.tracing.config import parse_endpoint
 from inferplane_workers.agent.engine_adapter import ADAPTERS
 
 
@@ -143,6 +144,9 @@ class AgentConfig:
     )
     kv_transport: AskedTransport = setting(
         default=AskedTransport.NONE, help="transport that KV transfer is meant to use"
+    )
+    trace_endpoint: str = setting(
+        default="", parse=parse_endpoint, help="where spans of traced requests go, as http://HOST:4318; empty: nowhere"
     )
     engine_log: Path | None = setting(default=None, help="the engine's log, read for the transport it chose")
     log_format: LogFormat = setting(default=LogFormat.LOGFMT, help="logfmt, json or console")

@@ -20,6 +20,7 @@ from inferplane_workers.agent.handoff import (
     SendPrefill,
 )
 from inferplane_workers.agent.job_context import JobContext
+from inferplane_workers.agent.job_trace import JobTrace
 from inferplane_workers.agent.prefill_call import PrefillCall
 from inferplane_workers.agent.routing_headers import Routing
 from inferplane_workers.agent.timeline import Timeline
@@ -40,7 +41,18 @@ class HandoffOwner(Protocol):
 class HandoffRun:
     """Carries one hand-off out; `over` ends it."""
 
-    __slots__ = ("_body", "_call", "_context", "_handoff", "_over", "_owner", "_request", "_routing", "_timeline")
+    __slots__ = (
+        "_body",
+        "_call",
+        "_context",
+        "_handoff",
+        "_over",
+        "_owner",
+        "_request",
+        "_routing",
+        "_timeline",
+        "_trace",
+    )
 
     holds_head = False
 
@@ -54,6 +66,7 @@ class HandoffRun:
         routing: Routing,
         body: Mapping[str, Any],
         timeline: Timeline,
+        trace: JobTrace | None = None,
     ) -> None:
         self._handoff = handoff
         self._context = context
@@ -62,6 +75,7 @@ class HandoffRun:
         self._routing = routing
         self._body = body
         self._timeline = timeline
+        self._trace = trace
         self._call: PrefillCall | None = None
         self._over = False
 
@@ -126,7 +140,7 @@ class HandoffRun:
         self._call = PrefillCall(
             upstream=context.upstream,
             address=address,
-            request=self._request,
+            request=self._traced(address),
             routing=self._routing,
             dp_rank=self._routing.prefill_rank(self._handoff.tried - 1),
             body=self._body,
@@ -136,10 +150,17 @@ class HandoffRun:
         )
         self._call.begin()
 
+    def _traced(self, address: str) -> Request:
+        if self._trace is None:
+            return self._request
+        return self._trace.to_prefill(self._request, address, self._context.now())
+
     def _prefill_done(self, call: PrefillCall) -> None:
         if self._over:
             return
         now = self._context.now()
+        if self._trace is not None:
+            self._trace.prefilled(now, worker=call.worker or call.address, fault=call.cause)
         if call.event is Event.PREFILL_ANSWERED and call.transfer is not None:
             self._timeline.prefill_answered = now
             self._timeline.prefill_worker = call.worker or call.address

@@ -28,6 +28,7 @@ from inferplane_workers.agent.errors import EngineLostError, EngineUnreachableEr
 from inferplane_workers.agent.handoff import Handoff
 from inferplane_workers.agent.handoff_run import HandoffRun
 from inferplane_workers.agent.job_context import JobContext
+from inferplane_workers.agent.job_trace import begin_trace
 from inferplane_workers.agent.ledger import Entry, Ticket
 from inferplane_workers.agent.meeting_run import MeetingRun
 from inferplane_workers.agent.routing_headers import Routing, answer_headers, engine_headers
@@ -65,6 +66,7 @@ class Job:
         "_streaming",
         "_ticket",
         "_timeline",
+        "_trace",
         "_use",
         "_wording",
         "model",
@@ -99,6 +101,11 @@ class Job:
         self._body = body
         self._shape = shape
         self._timeline = Timeline(accepted=context.now())
+        self._trace = (
+            begin_trace(context.tracer, request, routing, context.settings, side, at=self._timeline.accepted)
+            if context.tracer is not None
+            else None
+        )
         self._handoff: HandoffRun | MeetingRun | None = None
         self._ticket: Ticket | None = None
         self._call: Call | None = None
@@ -177,6 +184,7 @@ class Job:
                 routing=routing,
                 body=body,
                 timeline=self._timeline,
+                trace=self._trace,
             )
         handoff = Handoff(
             candidates,
@@ -184,7 +192,14 @@ class Job:
             local_prefill=traits.decode_can_prefill,
         )
         return HandoffRun(
-            handoff, context=context, owner=self, request=request, routing=routing, body=body, timeline=self._timeline
+            handoff,
+            context=context,
+            owner=self,
+            request=request,
+            routing=routing,
+            body=body,
+            timeline=self._timeline,
+            trace=self._trace,
         )
 
     def begin(self) -> None:
@@ -213,12 +228,11 @@ class Job:
             self._timeline.prefill_worker = ""
             self._timeline.prefill_usage = None
         self._timeline.engine_sent = context.now()
+        headers = engine_headers(self._request.headers, self.routing)
+        if self._trace is not None:
+            headers = self._trace.to_engine(headers, self._timeline.engine_sent, transfer=transfer is not None)
         request = Request(
-            self._request.method,
-            self._request.path,
-            self._request.query,
-            engine_headers(self._request.headers, self.routing),
-            self._engine_body(transfer),
+            self._request.method, self._request.path, self._request.query, headers, self._engine_body(transfer)
         )
         self._call = context.upstream.send(
             context.settings.engine_address, request, self, silence_s=context.settings.engine_silence_s
@@ -444,6 +458,8 @@ class Job:
             self._handoff = None  # it holds this job: a ring would wait for the garbage collector
         if self._use is not None:
             self._use.end()
+        if self._trace is not None:
+            self._trace.over(self._timeline, outcome, status, context.now(), streamed=self._streaming)
         if usage is None and self._filter is not None:
             usage = self._filter.usage
         if self._ticket is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferplane_runtime.http.api import Upstream
+from inferplane_runtime.tracing.tracer import Tracer
 from inferplane_workers.agent.adapter_dialect import AdapterDialect
 from inferplane_workers.agent.adapters import Adapters, Use
 from inferplane_workers.agent.engine_adapter import EngineAdapter
@@ -37,6 +38,8 @@ class JobContext:
     adapters: Adapters
     dialect: AdapterDialect
     peers: Peers = field(default_factory=Peers)
+    tracer: Tracer | None = None
+    """None: nothing is traced."""
     draw_room: Callable[[], int] = lambda: secrets.randbits(63)
     """Gives the number on which two halves meet; none comes twice."""
     live: set[LiveJob] = field(default_factory=set[LiveJob])

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from inferplane_runtime.http.api import Request, Response
 from inferplane_workers.agent import handoff
 from inferplane_workers.agent.job_context import JobContext
+from inferplane_workers.agent.job_trace import JobTrace
 from inferplane_workers.agent.meeting import CancelDecode, CancelPrefill, Effect, Event, GiveUp, Meet, Meeting
 from inferplane_workers.agent.prefill_call import PrefillCall
 from inferplane_workers.agent.routing_headers import Rendezvous, Routing
@@ -34,7 +35,18 @@ class MeetingOwner(Protocol):
 class MeetingRun:
     """Carries one meeting out; `over` ends it."""
 
-    __slots__ = ("_body", "_call", "_context", "_meeting", "_over", "_owner", "_request", "_routing", "_timeline")
+    __slots__ = (
+        "_body",
+        "_call",
+        "_context",
+        "_meeting",
+        "_over",
+        "_owner",
+        "_request",
+        "_routing",
+        "_timeline",
+        "_trace",
+    )
 
     holds_head = True
     """An engine may begin to answer before the blocks have come: nothing is passed on before the first piece."""
@@ -49,6 +61,7 @@ class MeetingRun:
         routing: Routing,
         body: Mapping[str, Any],
         timeline: Timeline,
+        trace: JobTrace | None = None,
     ) -> None:
         self._meeting = Meeting(candidates, draw=context.draw_room)
         self._context = context
@@ -57,6 +70,7 @@ class MeetingRun:
         self._routing = routing
         self._body = body
         self._timeline = timeline
+        self._trace = trace
         self._call: PrefillCall | None = None
         self._over = False
 
@@ -115,7 +129,7 @@ class MeetingRun:
         call = PrefillCall(
             upstream=context.upstream,
             address=address,
-            request=self._request,
+            request=self._traced(address),
             routing=self._routing,
             dp_rank=dp_rank,
             body=self._body,
@@ -130,10 +144,17 @@ class MeetingRun:
         if self._call is call and not self._over:
             call.begin()
 
+    def _traced(self, address: str) -> Request:
+        if self._trace is None:
+            return self._request
+        return self._trace.to_prefill(self._request, address, self._context.now())
+
     def _prefill_done(self, call: PrefillCall) -> None:
         if self._over or call is not self._call:
             return
         event = _EVENTS[call.event]
+        if self._trace is not None:
+            self._trace.prefilled(self._context.now(), worker=call.worker or call.address, fault=call.cause)
         if event is Event.PREFILL_ANSWERED:
             self._timeline.prefill_answered = self._context.now()
             self._timeline.prefill_worker = call.worker or call.address

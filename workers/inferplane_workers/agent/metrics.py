@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from inferplane_runtime.http.api import Handler
 from inferplane_runtime.metrics.catalogue import agent as catalogue
+from inferplane_runtime.metrics.catalogue.tracing import SPANS
 from inferplane_runtime.metrics.exposition import exposition_handler, register_process_metrics
 from inferplane_runtime.metrics.instruments import Distribution, Instruments
 from inferplane_workers.agent.engine_metrics import Total
@@ -67,6 +68,7 @@ class AgentMetrics:
         self._distrusted = make.cells(catalogue.DISTRUSTED_PEERS).labels()
         self._degraded = make.cells(catalogue.TRANSPORT_DEGRADED)
         self._draining = make.cells(catalogue.DRAINING).labels()
+        self.spans = make.cells(SPANS)
 
     def handler(self, refresh: Callable[[], None]) -> Handler:
         """Serve the page; `refresh` sets what is only known when asked for."""
