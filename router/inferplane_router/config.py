@@ -114,11 +114,22 @@ class ExtProc:
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """What the OpenAI surface shows of itself, as PEM files; they are read again when they change."""
+
+    certificate: Path
+    """With its chain."""
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
 class RouterConfig:
     discovery: Discovery
     cache_dir: Path
     """Tokenizer files fetched from agents, by digest."""
     listen: Listen = field(default_factory=Listen)
+    tls: Tls | None = None
+    """None: plain HTTP, for clients in the cluster or behind what ends TLS."""
     limits: LimitSettings = field(default_factory=LimitSettings)
     ext_proc: ExtProc = field(default_factory=ExtProc)
     tracing: Tracing = field(default_factory=Tracing)

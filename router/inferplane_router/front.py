@@ -29,6 +29,7 @@ from inferplane_router.grpc.observations import Observations
 from inferplane_router.grpc.server import GrpcServer
 from inferplane_router.grpc.servicer import RouterServicer
 from inferplane_router.grpc.siblings import NO_SIBLINGS, Siblings
+from inferplane_runtime.certificates import CertificateFiles, ServedCertificate
 from inferplane_runtime.clock import Clock
 from inferplane_runtime.http.client import UpstreamPool, split_address
 from inferplane_runtime.http.server import HttpServer
@@ -39,6 +40,13 @@ from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_runtime.tracing.setup import make_traces
 
 _HOUSEKEEPING_S: Final = 0.5
+
+
+def served_certificate(config: RouterConfig) -> ServedCertificate | None:
+    """Read what clients are shown; files that are not a certificate and its key are an `OSError`."""
+    if config.tls is None:
+        return None
+    return ServedCertificate(CertificateFiles(config.tls.certificate, config.tls.key), protocols=["http/1.1"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,9 @@ class Front:
         self._console = Console(outside.core, self.meters, clock, self.unready) if config.console else None
         shown = {"console": self._console.answer} if self._console is not None else {}
         gateway = Gateway(context, unready=self.unready, catalogue=outside.generation, **shown)
-        self.http = HttpServer(gateway, limits=config.limits.limits(), metrics=self.meters)
+        self.http = HttpServer(
+            gateway, limits=config.limits.limits(), metrics=self.meters, certificate=served_certificate(config)
+        )
         self._servicer = RouterServicer(
             plane=self.plane, writer=writer, observations=self._observations, siblings=outside.siblings
         )

@@ -32,7 +32,10 @@ class CertificateFiles:
         """
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(list(protocols))
-        context.load_cert_chain(self.chain, self.key)
+        try:
+            context.load_cert_chain(self.chain, self.key)
+        except ssl.SSLError as error:
+            raise OSError(f"{self.chain} and {self.key} are not a certificate and its key: {error}") from error
         return context
 
     def seen(self) -> tuple[_Seen, _Seen]:

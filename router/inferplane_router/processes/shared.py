@@ -7,6 +7,7 @@ from typing import Final
 from inferplane_router.app import draw_epoch
 from inferplane_router.config import RouterConfig
 from inferplane_router.core.arena import Arena
+from inferplane_router.front import served_certificate
 from inferplane_router.processes.rendezvous import Rendezvous
 from inferplane_router.processes.seat_map import SeatMap
 
@@ -32,6 +33,7 @@ class Shared:
 
     def check(self) -> None:
         """Read what every gateway will read: what is wrong is said once."""
+        served_certificate(self.config)
         for path in (self.config.ext_proc.certificate, self.config.ext_proc.key):
             if path is not None:
                 os.close(os.open(path, os.O_RDONLY))
