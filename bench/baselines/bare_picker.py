@@ -8,6 +8,7 @@ Prints its port.
 import itertools
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import orjson
@@ -15,7 +16,6 @@ import uvloop
 
 from inferplane_api.proto import ext_proc_pb2 as pb
 from inferplane_router.extproc import messages
-from inferplane_router.extproc.picker import Stream
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 
@@ -26,7 +26,7 @@ class BarePicker:
     def __init__(self, endpoints: list[str]) -> None:
         self._next = itertools.cycle(endpoints)
 
-    async def process(self, _: object, stream: Stream) -> None:
+    async def process(self, _: object, stream: Any) -> None:
         pieces: list[bytes] = []
         duplex = True
         while isinstance(message := await stream.read(), pb.ProcessingRequest):

@@ -1,15 +1,12 @@
-"""The ext_proc service: messages between a proxy and conversations, one stream a request; nothing is decided here.
+"""The ext_proc service: messages between a proxy and conversations, one call a request; nothing is decided here.
 
-Problem: a stream in grpc.aio costs more than the choice that it carries, so every operation on it counts.
-Idea: one coroutine a stream and no task besides: it reads, steps, waits for a place where the step asks for one, and
-writes.  Trade-off: while a place is looked for nothing is read; the stream's cancellation says that the client left.
-Invariant: a request that got a place is ended exactly once, in whatever way its stream ends.
+Idea: a message of the proxy's is a step of its conversation, whose replies leave at once; no task, no future.
+Trade-off: while a place is looked for nothing more is heard; the call's end says that the client left.
+Invariant: a request that got a place is ended exactly once, in whatever way its call ends.
 """
 
-import asyncio
-from typing import Protocol
+from typing import Final
 
-import grpc
 import structlog
 
 from inferplane_api.proto import ext_proc_pb2 as pb
@@ -20,19 +17,11 @@ from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError
 from inferplane_router.gateway.forward import OUTCOME_LABELS, outcome_of
 from inferplane_router.gateway.meters import GatewayMeters
+from inferplane_router.rpc.call import Call, Listener, Method
+from inferplane_router.rpc.status import CallError, Status
 
+SERVICE: Final = "envoy.service.ext_proc.v3.ExternalProcessor"
 _log = structlog.get_logger("inferplane.extproc")
-
-
-class Stream(Protocol):
-    """What is used of grpc.aio's context."""
-
-    async def read(self) -> object:
-        """Return a message, or what says that no more will come."""
-        ...
-
-    async def write(self, message: pb.ProcessingResponse, /) -> None: ...
-    async def abort(self, code: grpc.StatusCode, details: str) -> None: ...
 
 
 class Picker:
@@ -43,53 +32,82 @@ class Picker:
         self._surroundings = surroundings
         self._meters = meters
 
-    async def process(self, _: object, stream: Stream) -> None:
-        """Serve one stream; what cannot be served ends it with a status, and the proxy's failure mode decides."""
-        if not self._surroundings.endpoints.known:
-            await stream.read()  # a caller whose stream ends while it writes is told of an internal error instead
-            await stream.abort(grpc.StatusCode.UNAVAILABLE, "no catalogue has been read yet")
-        request = _Request(self._plane, self._meters, self._surroundings)
-        try:
-            await request.run(stream)
-        except UnsupportedError as error:
-            _log.error("a proxy is configured in a way that is not supported", error=str(error))
-            await stream.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        except grpc.aio.AbortError:
-            raise
-        except Exception:  # noqa: BLE001 - the request's boundary: the proxy's failure mode decides what becomes of it
-            _log.exception("a request could not be processed")
-            await stream.abort(grpc.StatusCode.INTERNAL, "the endpoint picker failed")
-        finally:
-            request.end()
+    def methods(self) -> dict[bytes, Method]:
+        return {f"/{SERVICE}/Process".encode(): self.process}
+
+    def process(self, call: Call) -> Listener:
+        """Serve one call; what cannot be served ends it with a status, and the proxy's failure mode decides."""
+        return _Request(call, self._plane, self._meters, self._surroundings)
 
 
 class _Request:
-    """One stream, its conversation, and the place that it found."""
+    """One call, its conversation, and the place that it found."""
 
-    __slots__ = ("_begun", "_conversation", "_meters", "_placement", "_plane")
+    __slots__ = ("_begun", "_call", "_conversation", "_found", "_known", "_meters", "_placement", "_plane")
 
-    def __init__(self, plane: DataPlane, meters: GatewayMeters, surroundings: Surroundings) -> None:
+    def __init__(self, call: Call, plane: DataPlane, meters: GatewayMeters, surroundings: Surroundings) -> None:
+        self._call = call
         self._plane = plane
         self._meters = meters
+        self._known = surroundings.endpoints.known
         self._conversation = Conversation(surroundings)
         self._placement: Placement | None = None
+        self._found: Routed | GatewayError | None = None
+        """What came before the placement was known here."""
         self._begun = 0.0
 
-    async def run(self, stream: Stream) -> None:
-        """Go on until the proxy has said all, or there is nothing more to hear from it."""
-        while self._conversation.phase is not Phase.OVER:
-            message = await stream.read()
-            if not isinstance(message, pb.ProcessingRequest):
-                return
-            step = self._conversation.receive(message)
-            for reply in await self._place(step) if isinstance(step, Wish) else step:
-                await stream.write(reply)
+    def message(self, data: bytes) -> None:
+        if not self._known:
+            raise CallError(Status.UNAVAILABLE, "no catalogue has been read yet")
+        try:
+            step = self._conversation.receive(pb.ProcessingRequest.FromString(data))
+        except UnsupportedError as error:
+            _log.error("a proxy is configured in a way that is not supported", error=str(error))
+            raise CallError(Status.FAILED_PRECONDITION, str(error)) from error
+        if isinstance(step, Wish):
+            self._place(step)
+        else:
+            self._reply(step)
 
-    def end(self) -> None:
+    def said_all(self) -> None:
+        self._call.finish()
+        self._end()
+
+    def gone(self) -> None:
+        self._end()
+
+    def _place(self, wish: Wish) -> None:
+        self._begun = self._plane.now()
+        self._placement = self._plane.place(wish, self._deliver)
+        self._meters.of(wish.model.service.name).running.value += 1
+        if self._found is None:
+            self._call.hold()
+        else:
+            self._reply(self._conversation.placed(self._found))
+
+    def _deliver(self, found: Routed | GatewayError) -> None:
+        if self._placement is None:
+            self._found = found
+            return
+        try:
+            self._reply(self._conversation.placed(found))
+        except Exception as error:  # noqa: BLE001 - the request's boundary: the proxy's failure mode decides
+            self._call.fail(error)
+        self._call.release()
+
+    def _reply(self, replies: Replies) -> None:
+        for reply in replies:
+            self._call.send(reply.SerializeToString())
+        if self._conversation.phase is Phase.OVER:
+            self._call.finish()
+            self._end()
+
+    def _end(self) -> None:
         """End what was begun, as the conversation saw it end."""
         placement, conversation = self._placement, self._conversation
         if placement is None:
             return
+        self._placement = None
         outcome = _outcome(conversation.ending, conversation.status)
         meters = self._meters.of(placement.wish.model.service.name)
         meters.running.value -= 1
@@ -105,18 +123,6 @@ class _Request:
             # the one that failed, and the place that it offers instead goes back at once.
             placement.again(conversation.routed.decode.worker_id)
         placement.complete(outcome)
-
-    async def _place(self, wish: Wish) -> Replies:
-        self._begun = self._plane.now()
-        result: asyncio.Future[Routed | GatewayError] = asyncio.get_running_loop().create_future()
-
-        def deliver(found: Routed | GatewayError) -> None:
-            if not result.done():
-                result.set_result(found)
-
-        self._placement = self._plane.place(wish, deliver)
-        self._meters.of(wish.model.service.name).running.value += 1
-        return self._conversation.placed(await result)
 
 
 def _outcome(ending: Ending, status: int) -> Outcome:
