@@ -178,3 +178,16 @@ def test_a_deployment_without_pods_says_why(message: str, reason: Reason) -> Non
     assert explanation.reason is reason
     assert "x" in explanation.message
     assert explain_workload({"status": {}}) is None
+
+
+def test_each_attempt_to_make_a_pod_is_told_in_the_same_words() -> None:
+    """A ReplicaSet tries again for hours, with another name each time; a status that follows is a write each time."""
+
+    def told(pod: str) -> str:
+        condition = {"type": "ReplicaFailure", "status": "True", "message": f'Pod "{pod}" is invalid: too large'}
+        deployment = {"metadata": {"name": "chat-decode-abc"}, "status": {"conditions": [condition]}}
+        found = explain_workload(deployment)
+        return found.message if found is not None else ""
+
+    assert told("chat-decode-abc-7b65899cf5-j6n5k") == told("chat-decode-abc-7b65899cf5-q2w8x")
+    assert 'Pod "chat-decode-abc-..." is invalid: too large' in told("chat-decode-abc-7b65899cf5-j6n5k")

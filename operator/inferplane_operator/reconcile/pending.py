@@ -4,7 +4,8 @@ Problem.  What is wrong stands in five places: the scheduler's condition, a cont
 termination, the ReplicaSet's failure to create Pods, the agent's readiness; and each speaks of its own.
 Idea.  They are looked at in the order in which a Pod comes to life; the first thing that is in the way is the answer.
 Trade-off.  What a kubelet tells in Events alone (a volume that cannot be mounted) is only named as a phase that lasts.
-Invariant.  A message holds no number that changes by itself, so that a Pod that goes on waiting causes no write.
+Invariant.  A message holds no number and no name that changes by itself, so that a Pod that goes on waiting causes no
+write.
 """
 
 import re
@@ -66,11 +67,18 @@ def explain_workload(found: Manifest) -> Explanation | None:
     """Explain why a Deployment gets no Pods at all; None when nothing is wrong."""
     for condition in _conditions(found):
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
-            message = _short(str(condition.get("message", "")))
+            message = _short(_without_pod(str(condition.get("message", "")), text(found, "metadata", "name")))
             if "exceeded quota" in message:
                 return Explanation(Reason.QUOTA_EXCEEDED, f"the namespace's quota allows no more workers: {message}")
             return Explanation(Reason.WORKER_REFUSED, f"no Pod can be created: {message}")
     return None
+
+
+def _without_pod(message: str, workload: str) -> str:
+    """Leave out the name of the Pod that was refused: each attempt has another one."""
+    return (
+        re.sub(rf"\b{re.escape(workload)}-[a-z0-9]+-[a-z0-9]+\b", f"{workload}-...", message) if workload else message
+    )
 
 
 def phases(pod: Manifest) -> tuple[Phase, ...]:
