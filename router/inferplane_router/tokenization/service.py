@@ -28,6 +28,7 @@ from inferplane_router.tokenization.engine_tokens import ask_engine, tokenize_bo
 from inferplane_router.tokenization.file_cache import FileCache, fetch_files
 from inferplane_runtime.clock import Clock
 from inferplane_runtime.http.api import Upstream
+from inferplane_runtime.lifecycle import return_memory
 
 _T = TypeVar("_T")
 _CHAT: Final = "/v1/chat/completions"
@@ -123,7 +124,7 @@ class PromptService:
         digest = facts.tokenizer_digest
         try:
             files = await self._model_files(facts)
-            encoder = await self._run(PromptEncoder, files)
+            encoder = await self._run(_built, files)
             known.trusted = await self._agrees(encoder, facts, model_name)
             known.encoder = encoder
         except (AgentCallError, ModelFilesError, OSError) as error:
@@ -208,6 +209,15 @@ class PromptService:
 
     async def _run(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+def _built(files: ModelFiles) -> PromptEncoder:
+    """Build an encoder that keeps no more than it needs: reading a vocabulary takes several times its size."""
+    encoder = PromptEncoder(files)
+    if encoder.tokenizer is not None:
+        encoder.tokenizer.drop_reference()
+    return_memory()
+    return encoder
 
 
 def _encoded(encoder: PromptEncoder, path: str, body: Mapping[str, Any]) -> EncodedPrompt:

@@ -4,8 +4,9 @@ Problem: routing needs the engine's exact tokens, and the reference implementati
 Idea: `fastokens` reads the same tokenizer.json; at start it is compared with `tokenizers` on probe texts and on every
 added token, and on any difference, or an error, the reference stays in use and the reason is kept.
 Special tokens inside user text become control tokens, as in the engine, which looks for them everywhere.
-Trade-off: the self-test takes some tens of milliseconds at start.  Invariant: `encode` gives what `tokenizers` gives;
-tokens that the post-processor adds (a beginning-of-sequence token) are taken from the reference too.
+Trade-off: the self-test takes some tens of milliseconds at start, and both hold the vocabulary, some 50 MB each, until
+`drop_reference`.  Invariant: `encode` gives what `tokenizers` gives; tokens that the post-processor adds (a
+beginning-of-sequence token) are taken from the reference too.
 """
 
 from typing import Any, Final, Protocol
@@ -33,7 +34,7 @@ class Tokenizer:
 
     def __init__(self, files: ModelFiles, *, segment_cache_bytes: int = _SEGMENT_CACHE_BYTES) -> None:
         text = files.tokenizer_json()
-        self.reference = reference_tokenizer(files, text)
+        self._reference: Reference | None = reference_tokenizer(files, text)
         self._encode: _Backend = self._by_reference
         self.fallback_reason = ""
         """Why the fast tokenizer is not in use; empty when it is."""
@@ -52,6 +53,18 @@ class Tokenizer:
     @property
     def backend(self) -> str:
         return "tokenizers" if self.fallback_reason else "fastokens"
+
+    @property
+    def reference(self) -> Reference:
+        """The reference implementation; RuntimeError once it was dropped."""
+        if self._reference is None:
+            raise RuntimeError("the reference tokenizer was dropped: ask before drop_reference")
+        return self._reference
+
+    def drop_reference(self) -> None:
+        """Let go of the reference where the fast tokenizer serves: it was needed to prove that one right."""
+        if not self.fallback_reason:
+            self._reference = None
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> Tokens:
         """Return the token ids; UnicodeEncodeError for text that no UTF-8 can hold."""
