@@ -9,6 +9,7 @@ from inferplane_engine.identity import KeySpace
 from inferplane_simulator.agenda import Agenda
 from inferplane_simulator.errors import ScenarioError
 from inferplane_simulator.front import MODEL, Front
+from inferplane_simulator.scaling import EngineLoad, Staff
 from inferplane_simulator.scenario import PoolSpec, Scenario
 from inferplane_simulator.streams import Streams
 from inferplane_simulator.worker import SERVICE, Stage, Worker
@@ -54,6 +55,17 @@ class Fleet:
 
     def count(self, role: WorkerRole, *stages: Stage) -> int:
         return sum(worker.pool.role is role and worker.stage in stages for worker in self.workers.values())
+
+    def staff(self, role: WorkerRole, queued: int) -> Staff:
+        """Return a role's workers as a scaler sees them."""
+        ready = [each for each in self.workers.values() if each.pool.role is role and each.stage is Stage.READY]
+        gauges = [worker.engine.gauges() for worker in ready]
+        return Staff(
+            ready=len(ready),
+            starting=self.count(role, Stage.STARTING, Stage.DOWN),
+            engines=tuple(EngineLoad(each.running, each.waiting, each.kv_usage) for each in gauges),
+            queued=queued,
+        )
 
     @property
     def devices(self) -> int:

@@ -1,28 +1,30 @@
 """The production planner at the seam: its step, with its period, told what a planner's process would be told.
 
-Differences to the process: nothing is missed or late, and a sample is the last answers, not a window of time.
+Arrivals and answers are counted by the process's own code.  Differences to it: nothing is missed or late, and engines
+are as their prior says, so nothing is learned of them.
 """
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import Final
 
 from inferplane_api.catalogue import WorkerRole
-from inferplane_planner.core.contract import NOBODY, Count, Observations, Plan, Spec, State, Workers
+from inferplane_planner.core.contract import NOBODY, Observations, Plan, Spec, State, Workers
 from inferplane_planner.core.decide import Patience
-from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.engine_model import EngineModel
 from inferplane_planner.core.solve import Bounds, Objective
 from inferplane_planner.core.step import step
 from inferplane_planner.core.times import EngineTimes
+from inferplane_planner.observe.arrivals import Arrivals
+from inferplane_planner.observe.events import Finished
+from inferplane_planner.observe.window import Window
 from inferplane_simulator.errors import ScenarioError
 from inferplane_simulator.scaling import Served, Staff
 from inferplane_simulator.scenario import PoolSpec, Scenario
 
-_SAMPLE = 512
+_WINDOW_S: Final = 300.0
+_ROUTER: Final = "router"
 
 
 @dataclass(slots=True)
@@ -32,44 +34,54 @@ class Planner:
     spec: Spec
     plans: list[Plan] = field(default_factory=list[Plan])
     _state: State = field(default_factory=State)
-    _arrivals: int = 0
-    _counted_s: float = 0.0
-    _served: deque[Served] = field(default_factory=lambda: deque[Served](maxlen=_SAMPLE))
+    _arrivals: Arrivals = field(init=False)
+    _window: Window = field(default_factory=lambda: Window(_WINDOW_S, 0.0))
+    _arrived: int = 0
+    _answered: int = 0
+
+    def __post_init__(self) -> None:
+        self._arrivals = Arrivals(self.spec.forecast.interval_s, 0.0)
+        self._arrivals.hear(_ROUTER, 0.0)
 
     @property
     def period_s(self) -> float:
         return self.spec.period_s
 
     def arrived(self, at_s: float) -> None:
-        del at_s
-        self._arrivals += 1
+        self._arrived += 1
+        self._arrivals.arrive(str(self._arrived), at_s)
 
     def served(self, answer: Served) -> None:
-        self._served.append(answer)
+        self._answered += 1
+        self._window.finish(_finished(str(self._answered), answer), answer.at_s)
 
     def plan(self, staff: Mapping[WorkerRole, Staff], now: float) -> Mapping[WorkerRole, int]:
+        decode = staff[WorkerRole.DECODE]
         seen = Observations(
-            decode=_workers(staff[WorkerRole.DECODE]),
+            decode=_workers(decode),
             prefill=_workers(staff[WorkerRole.PREFILL]) if self.spec.prefill is not None else NOBODY,
-            counts=(self._count(now),),
-            sample=self._sample(),
+            counts=self._arrivals.take(now),
+            sample=self._window.sample(now),
+            burst=self._arrivals.burst,
+            queued=self._arrivals.open_requests if decode.ready == 0 else 0,
+            blind=self._arrivals.blind,
+            measured=self._window.measured(now, self.spec.objective),
         )
         self._state, plan = step(self._state, seen, self.spec, now)
         self.plans.append(plan)
         wanted = {WorkerRole.DECODE: plan.decode}
         return wanted if self.spec.prefill is None else {**wanted, WorkerRole.PREFILL: plan.prefill}
 
-    def _count(self, now: float) -> Count:
-        requests, self._arrivals = self._arrivals, 0
-        return Count(now, requests)
 
-    def _sample(self) -> Demand | None:
-        if not self._served:
-            return None
-        prompts = np.array([each.prompt_tokens for each in self._served], np.float64)
-        cached = np.array([each.cached_tokens for each in self._served], np.float64)
-        outputs = np.array([each.output_tokens for each in self._served], np.float64)
-        return Demand(0.0, uncached=prompts - cached, cached=cached, output=outputs)
+def _finished(name: str, answer: Served) -> Finished:
+    return Finished(
+        request_id=name,
+        prompt=answer.prompt_tokens,
+        cached=answer.cached_tokens,
+        output=answer.output_tokens,
+        ttft_s=answer.ttft_s,
+        tpot_s=answer.tpot_s,
+    )
 
 
 def planner_for(scenario: Scenario, *, most: int, least: int = 1, percentile: float = 0.95) -> Planner:

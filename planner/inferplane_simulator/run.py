@@ -7,7 +7,7 @@ from typing import Final
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.identity import hash_blocks, seed
-from inferplane_engine.sim.events import CacheChanged, Event, Finished, FinishReason, PullWanted, RemoteSource, Tokens
+from inferplane_engine.sim.events import Event, Finished, FinishReason, KeysChanged, PullWanted, RemoteSource, Tokens
 from inferplane_planner.workload import Piece, Request, Workload
 from inferplane_planner.workload.shapes import UNHEARD, named
 from inferplane_router.core.values import Answer, Ask, Refused, ResolvedModel, Routed
@@ -20,10 +20,10 @@ from inferplane_simulator.journey import End, Journey
 from inferplane_simulator.links import Links
 from inferplane_simulator.measures import Measures
 from inferplane_simulator.outcome import Frame, Outcome, outcome_of
-from inferplane_simulator.scaling import Scaler, Served, Staff
+from inferplane_simulator.scaling import Scaler, Served
 from inferplane_simulator.scenario import Scenario
 from inferplane_simulator.streams import Streams
-from inferplane_simulator.worker import Stage, Worker
+from inferplane_simulator.worker import Worker
 
 _LOOK_EVERY_S: Final = 1.0
 _POLL_EVERY_S: Final = 0.5
@@ -96,7 +96,7 @@ class Simulation:
         answer = Piece(request.answer or named(UNHEARD, request.number), request.output_tokens)
         tokens = request.prompt.followed_by(answer).token_ids()
         size, length = self._scenario.block_tokens, tokens.shape[0] - request.output_tokens
-        hashes: list[int] = hash_blocks(tokens, size, self._seed).tolist()
+        hashes = hash_blocks(tokens, size, self._seed)
         ask = Ask(name, self._models[router], tokens[:length], priority=request.priority)
         ideal = self._ideal.hit(hashes, (length - 1) // size) * size
         return Journey(name, request, router, ask, length, hashes, ideal)
@@ -161,12 +161,12 @@ class Simulation:
         self._streams.say(worker)
         due = engine.next_event_at()
         if due is not None and due != worker.due_s:
-            self.agenda.put(due, partial(self._step, worker, due))
+            self.agenda.put(due, partial(self._step, worker, due), worker.worker_id)
         worker.due_s = due
 
     def _follow(self, worker: Worker, event: Event, now: float) -> None:
-        if isinstance(event, CacheChanged):
-            worker.agent.blocks.follow(event.events)
+        if isinstance(event, KeysChanged):
+            worker.agent.blocks.events.append(event)
         elif isinstance(event, Tokens):
             self._first_token(worker, event)
         elif isinstance(event, Finished):
@@ -295,13 +295,8 @@ class Simulation:
             self._take_answer(journey, answer, now)
 
     def _scale(self, scaler: Scaler, now: float) -> None:
-        staff = {
-            pool.role: Staff(
-                ready=self.fleet.count(pool.role, Stage.READY),
-                starting=self.fleet.count(pool.role, Stage.STARTING, Stage.DOWN),
-            )
-            for pool in self._scenario.pools
-        }
+        queued = sum(len(front.waiting) for front in self._fronts)
+        staff = {pool.role: self.fleet.staff(pool.role, queued) for pool in self._scenario.pools}
         for role, wanted in scaler.plan(staff, now).items():
             self.fleet.resize(WorkerRole(role), wanted, now)
 

@@ -20,15 +20,38 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What a serving engine's metrics say at one moment."""
+
+    running: int
+    waiting: int
+    kv_use: float
+    """Share of its KV blocks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Staff:
     """Workers of a role: ready ones, and those that start."""
 
     ready: int
     starting: int
+    engines: tuple[EngineLoad, ...] = ()
+    """One for each ready worker."""
+    queued: int = 0
+    """Requests that wait in routers, for any role."""
 
     @property
     def wanted(self) -> int:
         return self.ready + self.starting
+
+    @property
+    def waiting(self) -> int:
+        """Return the requests that no engine computes yet."""
+        return self.queued + sum(engine.waiting for engine in self.engines)
+
+    @property
+    def concurrency(self) -> int:
+        return self.waiting + sum(engine.running for engine in self.engines)
 
 
 class Scaler(Protocol):

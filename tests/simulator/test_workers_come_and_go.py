@@ -47,7 +47,8 @@ def test_a_worker_that_is_asked_for_starts_before_it_serves() -> None:
         Scenario((pool(1),), slo=SLO, max_model_len=1024, start_up_s=3.0), steady(12), scaler=scaler
     ).run()
 
-    assert scaler.staffs[:4] == [Staff(1, 0), Staff(1, 1), Staff(2, 0), Staff(2, 0)]
+    assert [(each.ready, each.starting) for each in scaler.staffs[:4]] == [(1, 0), (1, 1), (2, 0), (2, 0)]
+    assert [len(each.engines) for each in scaler.staffs[:4]] == [1, 1, 2, 2]
     assert scaler.arrivals == len(scaler.answers) == outcome.ended[End.ANSWERED] == 120
     assert outcome.scale_events == 1
     assert outcome.gpu_hours * 3600 == pytest.approx(outcome.seconds * 2 - 2.0, abs=0.2)
