@@ -53,6 +53,21 @@ class PoolDevices(_Value):
     devices: int = Field(default=1, ge=0)
 
 
+class LengthLimit(_Value):
+    """The TTFT limit of prompts up to a length."""
+
+    max_prompt_tokens: int
+    ttft_s: float
+
+
+class PriorityLimit(_Value):
+    """What is another limit for one priority."""
+
+    priority: int
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+
 class CatalogueService(_Value):
     """One InferenceService, reduced to what routing needs.  Times in seconds."""
 
@@ -66,6 +81,8 @@ class CatalogueService(_Value):
     policy: str = "kv-aware"
     ttft_s: float = Field(default=2.0, gt=0)
     tpot_s: float = Field(default=0.1, gt=0)
+    ttft_by_prompt_length: tuple[LengthLimit, ...] = Field(default=(), description="Ascending.")
+    priorities: tuple[PriorityLimit, ...] = ()
     percentile: float = Field(default=99.0, gt=0, lt=100, description="Percent of requests that are to be in time.")
     queue_limit: int = Field(default=1024, ge=0, description="Requests that may wait for a worker.")
     queue_timeout_s: float = Field(default=30.0, gt=0)

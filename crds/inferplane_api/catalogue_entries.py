@@ -6,7 +6,14 @@ Used by whoever writes a catalogue: the local runner, and routers that watch a c
 from collections.abc import Sequence
 from typing import Final
 
-from inferplane_api.catalogue import CatalogueRoute, CatalogueService, PoolDevices, RoutingMode
+from inferplane_api.catalogue import (
+    CatalogueRoute,
+    CatalogueService,
+    LengthLimit,
+    PoolDevices,
+    PriorityLimit,
+    RoutingMode,
+)
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter, ModelRoute
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 
@@ -24,6 +31,14 @@ def catalogue_service(service: InferenceService, adapters: Sequence[LoRAAdapter]
         policy=spec.routing.policy.value,
         ttft_s=spec.slo.ttft_s,
         tpot_s=spec.slo.tpot_s,
+        ttft_by_prompt_length=tuple(
+            LengthLimit(max_prompt_tokens=step.max_prompt_tokens, ttft_s=step.ttft_s)
+            for step in spec.slo.ttft_by_prompt_length
+        ),
+        priorities=tuple(
+            PriorityLimit(priority=each.priority, ttft_s=each.ttft_s, tpot_s=each.tpot_s)
+            for each in spec.slo.priorities
+        ),
         percentile=spec.slo.percentile,
         queue_limit=spec.routing.queue_limit,
         queue_timeout_s=spec.routing.queue_timeout_s,

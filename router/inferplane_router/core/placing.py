@@ -17,6 +17,7 @@ from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.admission import hold_s
 from inferplane_router.core.decide_kernels import Numbers, pose
 from inferplane_router.core.fleet import Fleet, Mask, Open
+from inferplane_router.core.objective import limits_of
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
 from inferplane_router.core.values import Ask, Hashes, TargetRef
 from inferplane_runtime.values import value
@@ -208,9 +209,8 @@ def _may(fleet: Fleet, ask: Ask) -> Mask | None:
 def _numbers(ask: Ask, expected_output: float, *, paired: bool, alone: bool) -> Numbers:
     """Say in numbers what is asked; of exactly these types, since a kernel is compiled anew for others."""
     service = ask.model.service
-    ttft_s = float(service.ttft_s if ask.ttft_s is None else ask.ttft_s)
-    tpot_s = float(service.tpot_s if ask.tpot_s is None else ask.tpot_s)
+    ttft_s, tpot_s = limits_of(ask)
     output = min(expected_output, ask.max_tokens) if ask.max_tokens else expected_output
     prompt = 0.0 if ask.tokens is None else float(ask.tokens.shape[0])
     weight = 2.0 ** max(-_PRIORITY_REACH, min(_PRIORITY_REACH, ask.priority)) if ask.priority else 1.0
-    return prompt, max(1.0, float(output)), ttft_s, tpot_s, weight, hold_s(service.ttft_s), paired, alone
+    return prompt, max(1.0, float(output)), float(ttft_s), float(tpot_s), weight, hold_s(service.ttft_s), paired, alone

@@ -23,6 +23,7 @@ from inferplane_router.core.admission import Appointments, Pace, Strain, hold_s,
 from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import Feedback
 from inferplane_router.core.fleet import Fleet
+from inferplane_router.core.objective import limits_of
 from inferplane_router.core.placing import NoPlace, Placed, Policy, place
 from inferplane_router.core.plugins import chooser_of, make_policy
 from inferplane_router.core.queueing import Waiting, WaitingLine, begin_waiting
@@ -80,9 +81,10 @@ class Service:
         records: Records,
         policies: Mapping[str, Callable[[], Policy]],
         tables: Tables,
+        cost: CostSettings,
     ) -> None:
         self.settings: CatalogueService = settings
-        self.fleet = Fleet(epoch=epoch, settings=CostSettings(), tables=tables)
+        self.fleet = Fleet(epoch=epoch, settings=cost, tables=tables)
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
         self._room = Room()
@@ -287,8 +289,7 @@ class Service:
     def _waiting(self, ask: Ask, now: float) -> Waiting:
         uncached = self.fleet.least_uncached(ask.tokens, ask.model.adapter, ask.salt)
         own_s = uncached * self.fleet.prefill_token_s()
-        limit_s = self.settings.ttft_s if ask.ttft_s is None else ask.ttft_s
-        patient_s = patience_s(limit_s, own_s + hold_s(self.settings.ttft_s))
+        patient_s = patience_s(limits_of(ask)[0], own_s + hold_s(self.settings.ttft_s))
         timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s
         if ask.ttft_s is not None:  # who names a limit wants to hear at once that it cannot be kept
             timeout_s = min(timeout_s, patient_s)

@@ -15,7 +15,7 @@ import structlog
 
 from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, Outcome
 from inferplane_router.core.facade import Routing
-from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, UnknownModel
+from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, Tokens, UnknownModel
 from inferplane_router.gateway import parse as bodies
 from inferplane_router.gateway.errors import (
     BadRequestError,
@@ -51,6 +51,25 @@ class Wish:
     deadline_s: float | None = None
     exclude: frozenset[str] = field(default_factory=frozenset[str])
     only: frozenset[str] = field(default_factory=frozenset[str])
+
+    def asking(self, tokens: Tokens | None, *, templated: bool = False) -> Ask:
+        """Return what the core is asked, with the prompt's tokens where they are known."""
+        return Ask(
+            self.request_id,
+            self.model,
+            tokens,
+            salt=self.body.salt,
+            templated=templated,
+            tenant=self.tenant,
+            priority=self.hints.priority,
+            max_tokens=self.body.max_tokens,
+            ttft_s=self.hints.ttft_s,
+            tpot_s=self.hints.tpot_s,
+            deadline_s=self.deadline_s,
+            session=self.hints.session,
+            exclude=self.exclude,
+            only=self.only,
+        )
 
     @property
     def particulars(self) -> Particulars:
@@ -273,23 +292,7 @@ class DataPlane:
         if error is not None:
             self._refuse(placement, error)
             return
-        ask = Ask(
-            wish.request_id,
-            wish.model,
-            prompt.tokens,
-            salt=wish.body.salt,
-            templated=prompt.templated,
-            tenant=wish.tenant,
-            priority=wish.hints.priority,
-            max_tokens=wish.body.max_tokens,
-            ttft_s=wish.hints.ttft_s,
-            tpot_s=wish.hints.tpot_s,
-            deadline_s=wish.deadline_s,
-            session=wish.hints.session,
-            exclude=wish.exclude,
-            only=wish.only,
-        )
-        placement.ask = ask
+        placement.ask = ask = wish.asking(prompt.tokens, templated=prompt.templated)
         if self._on_ask is not None:
             self._on_ask(ask)
         begun = self.now()

@@ -22,6 +22,7 @@ from inferplane_api.proto.worker_pb2 import (
     OUTCOME_REFUSED,
     Outcome,
 )
+from inferplane_router.core.objective import limits_of
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway import headers
 from inferplane_router.gateway.attainment import FAULTS, Course, judge
@@ -261,9 +262,10 @@ class Forward:
             pieces=pieces,
             over=self._context.plane.now(),
         )
-        hints, service = wish.hints, wish.model.service
-        verdict = judge(course, ttft_s=hints.ttft_s or service.ttft_s, tpot_s=hints.tpot_s or service.tpot_s)
-        self._meters.judged(verdict, priority=hints.priority, tenant=wish.tenant)
+        asked = self._placement.ask if self._placement is not None else None
+        ttft_s, tpot_s = limits_of(wish.asking(None) if asked is None else asked)
+        verdict = judge(course, ttft_s=ttft_s, tpot_s=tpot_s)
+        self._meters.judged(verdict, priority=wish.hints.priority, tenant=wish.tenant)
 
 
 OUTCOME_LABELS: Final = {value: name.removeprefix("OUTCOME_").lower() for name, value in Outcome.items()}
