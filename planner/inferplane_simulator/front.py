@@ -5,6 +5,7 @@ from random import Random
 
 from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto.worker_pb2 import OUTCOME_ENGINE_LOST, OUTCOME_OK, WorkerMessage
+from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Answer, Queued, Refused, ResolvedModel, Routed
 from inferplane_simulator.agent import Agent
@@ -22,6 +23,7 @@ class Front:
     number: int
     seed: int
     policies: Policies
+    cost: CostSettings = field(default_factory=CostSettings)
     core: RouterCore = field(init=False)
     waiting: dict[str, Journey] = field(default_factory=dict[str, Journey])
     """Requests in its queue."""
@@ -29,7 +31,9 @@ class Front:
 
     def __post_init__(self) -> None:
         rng = Random(self.seed * 1009 + self.number)  # noqa: S311  # reproducible, not secret
-        self.core = RouterCore(epoch=self.epoch, rng=rng, wall_clock=lambda: 0.0, policies=self.policies)
+        self.core = RouterCore(
+            epoch=self.epoch, rng=rng, wall_clock=lambda: 0.0, policies=self.policies, cost=self.cost
+        )
 
     @property
     def epoch(self) -> int:

@@ -38,7 +38,9 @@ class Simulation:
         self._scenario = scenario
         self._workload = workload
         self._scaler = scaler
-        self._fronts = [Front(number, scenario.seed, scenario.policies) for number in range(scenario.routers)]
+        self._fronts = [
+            Front(number, scenario.seed, scenario.policies, scenario.cost) for number in range(scenario.routers)
+        ]
         self._streams = Streams(self.agenda, self._fronts, scenario.delays.report_s, self._poll)
         self.fleet = Fleet(scenario, self.agenda, self._fronts, self._streams, self._worker_lost)
         self._links = Links()

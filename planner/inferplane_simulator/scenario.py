@@ -8,6 +8,7 @@ from typing import Final
 from inferplane_api.catalogue import RoutingMode, WorkerRole
 from inferplane_engine.sim.config import EngineConfig, LoadFailurePolicy
 from inferplane_engine.timing import TimingProfile
+from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.placing import Policy
 from inferplane_simulator.errors import ScenarioError
 from inferplane_simulator.policies import POLICIES
@@ -109,6 +110,8 @@ class Scenario:
     """What starting a worker takes; None: what its profile says."""
     seed: int = 0
     policies: Policies = field(default_factory=lambda: POLICIES)
+    cost: CostSettings = field(default_factory=CostSettings)
+    """Priors and weights of the `kv-aware` policy, to be tuned."""
 
     def __post_init__(self) -> None:
         if not any(pool.role is WorkerRole.DECODE for pool in self.pools):

@@ -10,6 +10,7 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2
 from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_engine.identity import KeySpace
+from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import computing_s
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
@@ -73,12 +74,14 @@ class RouterCore:
         wall_clock: Callable[[], float],
         policies: Mapping[str, Callable[[], Policy]] = POLICIES,
         tables_of: Callable[[ServiceKey], Tables] = _own_tables,
+        cost: CostSettings | None = None,
     ) -> None:
         self._epoch = epoch
         self._rng = rng
         self._wall_clock = wall_clock
         self._policies = policies
         self._tables_of = tables_of
+        self._cost = CostSettings() if cost is None else cost
         self._names = Names()
         self._services: dict[ServiceKey, Service] = {}
         self._workers: dict[str, Worker] = {}
@@ -108,6 +111,7 @@ class RouterCore:
                     records=self._records,
                     policies=self._policies,
                     tables=self._tables_of(key),
+                    cost=self._cost,
                 )
         entries = {entry.worker_id: entry for entry in catalogue.workers if (entry.namespace, entry.service) in wanted}
         for worker_id, worker in tuple(self._workers.items()):
