@@ -42,8 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    """What needs a cluster without our operator comes before it is installed, what has to wait long at the end."""
+    """What needs a cluster without our operator comes before it is installed, what has to wait long at the end.
+
+    What builds images comes before a cluster: from inside its network nothing can be downloaded.
+    """
     needed: Sequence[str] = getattr(item, "fixturenames", ())
+    if "docker" in needed:
+        return -1
     return 2 if "counted" in needed else int("release" in needed)
 
 

@@ -20,6 +20,13 @@ def everything(cluster: Cluster) -> set[str]:
     return {" ".join(line.split()) for line in lines}
 
 
+def workers_gone(service: Service) -> bool:
+    """Whether the last Pod has drained and gone, and what it belonged to: cheap to ask again and again."""
+    selector = f"inferplane.dev/service={service.name}"
+    kinds = ("pods", "replicasets", "deployments", "services", "poddisruptionbudgets", "controllerrevisions")
+    return not any(service.cluster.get(kind, namespace=service.namespace, selector=selector)["items"] for kind in kinds)
+
+
 def of(namespace: str, objects: set[str]) -> set[str]:
     return {line for line in objects if namespace in line.split()}
 
@@ -33,7 +40,8 @@ def test_a_deleted_service_takes_everything_with_it(cluster: Cluster, namespace:
 
     cluster.kubectl("delete", "inferenceservices.inferplane.dev/gone", "-n", namespace)
 
-    until(lambda: of(namespace, everything(cluster)) == of(namespace, before), 120, what="nothing left")
+    until(lambda: workers_gone(service), 120, what="the last worker's end")
+    until(lambda: of(namespace, everything(cluster)) == of(namespace, before), what="nothing left")
 
 
 @pytest.mark.usefixtures("release")

@@ -60,6 +60,10 @@ class Builder:
         if len(self._docker("image", "ls", "--all", "--quiet").stdout.split()) > _KEPT_LAYERS:
             self._must("system", "prune", "--all", "--force")
 
+    def size(self, image: str) -> int:
+        """Return the bytes of an image's layers, unpacked."""
+        return int(self._must("image", "inspect", "--format={{.Size}}", image))
+
     def run(self, image: str, *command: str) -> str:
         """Run a command in a container of the image, read-only and without a network; return what it printed."""
         return self._must("run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp", image, *command)

@@ -40,7 +40,7 @@ class Chat:
 
     url: str
     model: str
-    tokens: int = 128
+    tokens: int = 64
 
     def body(self, prompt: str) -> Mapping[str, Any]:
         return {
@@ -153,7 +153,7 @@ def _prompts(count: int) -> Sequence[str]:
 
 async def _quiet_answers(chat: Chat, prompts: Sequence[str]) -> dict[str, Answer]:
     """Ask everything once, a few at a time, and make sure that these answers themselves are whole."""
-    gate = asyncio.Semaphore(8)
+    gate = asyncio.Semaphore(16)
 
     async def one(prompt: str) -> Answer:
         async with gate:
