@@ -13,6 +13,7 @@ import orjson
 import pytest
 import uvloop
 
+from http2_caller import Wire, framed
 from inferplane_api.catalogue import RoutingMode
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_api.proto import router_pb2_grpc
@@ -24,7 +25,7 @@ from inferplane_router.gateway.headers import HeaderWriter
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.testing import ByteEncoder, NotedAnnouncements
 from inferplane_router.grpc.observations import Observations
-from inferplane_router.grpc.pick_stream import PickStream
+from inferplane_router.grpc.pick_stream import PickStream, Reply
 from inferplane_router.grpc.server import SERVICE, GrpcServer
 from inferplane_router.grpc.servicer import RouterServicer
 from inferplane_runtime.clock import FakeClock
@@ -99,23 +100,6 @@ def run(scenario: Scenario, *workers: FakeWorker, queue_limit: int = 8) -> None:
             await scenario(it)
 
     uvloop.run(main())
-
-
-class EndlessStream:
-    """A caller that asks without end, and may never take a reply."""
-
-    def __init__(self, *, unread: bool = False) -> None:
-        self.sent = 0
-        self._unread = unread
-
-    async def read(self) -> pb.PickRequest:
-        await asyncio.sleep(0)
-        self.sent += 1
-        return tokens_request(f"r{self.sent}")
-
-    async def write(self, _: pb.PickReply) -> None:
-        if self._unread:
-            await asyncio.Event().wait()
 
 
 def tokens_request(request_id: str, *, model: str = "tiny") -> pb.PickRequest:
@@ -212,34 +196,43 @@ def test_a_stream_that_is_cancelled_takes_its_waiting_picks_along() -> None:
     run(scenario, FakeWorker("d0", max_num_seqs=1))
 
 
-def test_a_caller_that_reads_nothing_is_not_read_from() -> None:
-    async def scenario(it: World) -> None:
-        stream = EndlessStream(unread=True)
-        serving = asyncio.create_task(it.servicer.pick_stream(None, stream))
-        for _ in range(5000):
-            await asyncio.sleep(0)
+def asked(*names: str) -> bytes:
+    return b"".join(framed(tokens_request(name).SerializeToString()) for name in names)
 
-        assert stream.sent == 1
 
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+def test_a_caller_that_takes_no_replies_is_not_heard() -> None:
+    begun: list[str] = []
 
-    run(scenario)
+    def begin(request: pb.PickRequest, reply: Reply) -> None:
+        begun.append(request.request_id)
+        reply(pb.PickReply(message="long " * 100_000))
+
+    wire = Wire(lambda call: PickStream(call, begin))
+    stream = wire.open()
+    wire.say(stream, asked(*(f"r{number}" for number in range(9))))
+    wire.run(credit=False)
+
+    assert begun == ["r0", "r1", "r2"]  # a megabyte of replies waits
 
 
 def test_no_more_than_a_bound_of_one_streams_picks_wait() -> None:
     async def scenario(it: World) -> None:
         await it.stub.Pick(tokens_request("first"))
-        stream = EndlessStream()
-        serving = asyncio.create_task(PickStream(stream, it.servicer.begin, in_flight=8).serve())
-        await until(lambda: stream.sent == 8)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        wire = Wire(lambda call: PickStream(call, it.servicer.begin, in_flight=8))
+        stream = wire.open()
+        wire.say(stream, asked(*(f"r{number}" for number in range(12))), last=True)
+        wire.run()
 
-        assert stream.sent == it.queued == 8
+        assert it.queued == 8
 
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        await it.stub.Complete(pb.CompleteRequest(request_id="first", outcome=OUTCOME_OK))
+        wire.run()
+
+        assert len(wire.got[stream].messages) == 1
+        assert it.queued == 8
+
+        wire.client.reset_stream(stream)
+        wire.run()
 
         assert it.queued == 0
 

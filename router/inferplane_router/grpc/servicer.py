@@ -4,7 +4,6 @@ A pick over gRPC reserves exactly as one over HTTP does.  Its request is in forc
 says how it ended, or the core lets it expire.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Final
@@ -26,9 +25,12 @@ from inferplane_router.gateway.parse import ROUTES, ParsedBody
 from inferplane_router.gateway.seams import EncodedPrompt
 from inferplane_router.grpc.hints import read_hints
 from inferplane_router.grpc.observations import Observations
-from inferplane_router.grpc.pick_stream import PickStream, Reply, Stream
+from inferplane_router.grpc.pick_stream import PickStream, Reply
 from inferplane_router.grpc.siblings import NO_SIBLINGS, Siblings
+from inferplane_router.rpc.call import Method
+from inferplane_router.rpc.coroutines import streaming, unary
 
+SERVICE: Final = "inferplane.v1.Router"
 _REASONS: Final = {
     RefusalReason.NO_WORKERS.value: pb.PICK_OUTCOME_NO_WORKERS,
     RefusalReason.QUEUE_FULL.value: pb.PICK_OUTCOME_QUEUE_FULL,
@@ -57,23 +59,16 @@ class RouterServicer:
         self._observations = observations
         self._placements: OrderedDict[str, Placement] = OrderedDict()
 
-    async def pick(self, request: pb.PickRequest, _: object = None) -> pb.PickReply:
-        """Choose for one request; errors are outcomes, not gRPC statuses."""
-        answer = _Answer()
-        placement = self.begin(request, answer)
-        if answer.reply is not None:
-            return answer.reply
-        answer.awaited = asyncio.get_running_loop().create_future()
-        try:
-            return await answer.awaited
-        except asyncio.CancelledError:
-            if placement is not None:
-                placement.abandon()
-            raise
-
-    async def pick_stream(self, _: object, stream: Stream) -> None:
-        """Answer picks as they are decided."""
-        await PickStream(stream, self.begin).serve()
+    def methods(self) -> dict[bytes, Method]:
+        """Return the service's calls by path."""
+        calls: dict[str, Method] = {
+            "Pick": lambda call: PickStream(call, self.begin, single=True),
+            "PickStream": lambda call: PickStream(call, self.begin),
+            "Complete": unary(self._complete),
+            "Explain": unary(self._explain),
+            "Observe": streaming(self._observe),
+        }
+        return {f"/{SERVICE}/{name}".encode(): method for name, method in calls.items()}
 
     def begin(self, request: pb.PickRequest, reply: Reply) -> Placement | None:
         """Begin a pick; `reply` is called once, mostly before this returns."""
@@ -90,12 +85,6 @@ class RouterServicer:
         pick.placed(placement)
         return placement
 
-    async def complete(self, request: pb.CompleteRequest, _: object = None) -> pb.CompleteReply:
-        """End a picked request; unknown ids are ignored."""
-        if not self.completed(request):
-            self._siblings.complete(request)
-        return pb.CompleteReply()
-
     def completed(self, request: pb.CompleteRequest) -> bool:
         """End a request that was picked here; say whether it was."""
         placement = self._placements.pop(request.request_id, None)
@@ -103,15 +92,24 @@ class RouterServicer:
             placement.complete(request.outcome)
         return placement is not None
 
-    async def explain(self, request: pb.ExplainRequest, _: object = None) -> pb.ExplainReply:
-        record = self._plane.core.explain(request.request_id) or await self._siblings.explain(request.request_id)
-        return pb.ExplainReply(found=record is not None, record=record)
-
-    async def observe(self, request: pb.ObserveRequest, _: object = None) -> AsyncIterator[pb.Observation]:
-        async for observation in self._observations.observe(frozenset(request.services)):
-            yield observation
-
     # Inside.
+
+    async def _complete(self, data: bytes) -> bytes:
+        """End a picked request; unknown ids are ignored."""
+        request = pb.CompleteRequest.FromString(data)
+        if not self.completed(request):
+            self._siblings.complete(request)
+        return b""  # an empty CompleteReply
+
+    async def _explain(self, data: bytes) -> bytes:
+        request_id = pb.ExplainRequest.FromString(data).request_id
+        record = self._plane.core.explain(request_id) or await self._siblings.explain(request_id)
+        return pb.ExplainReply(found=record is not None, record=record).SerializeToString()
+
+    async def _observe(self, data: bytes) -> AsyncIterator[bytes]:
+        services = frozenset(pb.ObserveRequest.FromString(data).services)
+        async for observation in self._observations.observe(services):
+            yield observation.SerializeToString()
 
     def _wish(self, request: pb.PickRequest) -> tuple[Wish, EncodedPrompt | None]:
         path = (request.path or _CHAT).encode()
@@ -198,21 +196,6 @@ class _Pick:
         self._placement = placement
         if self._answer is not None:
             self._reply(self._servicer.found(placement, self._answer))
-
-
-class _Answer:
-    """A reply that somebody may have to wait for."""
-
-    __slots__ = ("awaited", "reply")
-
-    def __init__(self) -> None:
-        self.reply: pb.PickReply | None = None
-        self.awaited: asyncio.Future[pb.PickReply] | None = None
-
-    def __call__(self, reply: pb.PickReply) -> None:
-        self.reply = reply
-        if self.awaited is not None and not self.awaited.done():
-            self.awaited.set_result(reply)
 
 
 def _tokens(packed: bytes) -> EncodedPrompt:
