@@ -13,10 +13,15 @@ from typing import Any
 import grpc
 import orjson
 import uvloop
+from google.protobuf.struct_pb2 import Struct
 
 from inferplane_api.proto import ext_proc_pb2 as pb
-from inferplane_router.extproc import messages
 
+PASS_HEAD = pb.ProcessingResponse(request_headers=pb.HeadersResponse())
+PASS_ANSWER_HEAD = pb.ProcessingResponse(response_headers=pb.HeadersResponse())
+DESTINATION = "x-gateway-destination-endpoint"
+PIECE_BYTES = 62 * 1024
+OVERWRITE = pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 
@@ -33,26 +38,35 @@ class BarePicker:
             if message.HasField("request_headers"):
                 duplex = message.protocol_config.request_body_mode == pb.FULL_DUPLEX_STREAMED
                 if not duplex:
-                    await stream.write(messages.PASS_HEAD)
+                    await stream.write(PASS_HEAD)
             elif message.HasField("request_body"):
                 pieces.append(message.request_body.body)
                 if message.request_body.end_of_stream:
                     for reply in self._picked(b"".join(pieces), duplex=duplex):
                         await stream.write(reply)
             elif message.HasField("response_headers"):
-                await stream.write(messages.PASS_ANSWER_HEAD)
+                await stream.write(PASS_ANSWER_HEAD)
 
     def _picked(self, body: bytes, *, duplex: bool) -> Iterator[pb.ProcessingResponse]:
         orjson.loads(body)
         endpoint = next(self._next)
-        length = (b"content-length", b"%d" % len(body))
-        headers = messages.mutation([(messages.DESTINATION.encode(), endpoint.encode()), length])
-        metadata = messages.picked_metadata(endpoint)
+        fields = {DESTINATION: endpoint.encode(), "content-length": b"%d" % len(body)}
+        options = [
+            pb.HeaderValueOption(header=pb.HeaderValue(key=name, raw_value=value), append_action=OVERWRITE)
+            for name, value in fields.items()
+        ]
+        response = pb.CommonResponse(header_mutation=pb.HeaderMutation(set_headers=options), clear_route_cache=True)
+        metadata = Struct()
+        metadata.fields["envoy.lb"].struct_value.fields[DESTINATION].string_value = endpoint
         if not duplex:
-            yield messages.picked_body(headers, metadata, None)
+            yield pb.ProcessingResponse(request_body=pb.BodyResponse(response=response), dynamic_metadata=metadata)
             return
-        yield messages.picked_head(headers, metadata)
-        yield from messages.body_pieces(body, last=True)
+        yield pb.ProcessingResponse(request_headers=pb.HeadersResponse(response=response), dynamic_metadata=metadata)
+        for at in range(0, len(body), PIECE_BYTES):
+            end = at + PIECE_BYTES >= len(body)
+            piece = pb.StreamedBodyResponse(body=body[at : at + PIECE_BYTES], end_of_stream=end)
+            streamed = pb.CommonResponse(body_mutation=pb.BodyMutation(streamed_response=piece))
+            yield pb.ProcessingResponse(request_body=pb.BodyResponse(response=streamed))
 
 
 async def main(endpoints: list[str]) -> None:

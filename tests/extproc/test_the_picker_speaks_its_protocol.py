@@ -74,10 +74,11 @@ class World:
         replies: list[pb.ProcessingResponse] = []
         for message in asked:
             step = self.talk.receive(message)
-            replies += self._place(step) if isinstance(step, Wish) else step
+            told = self._place(step) if isinstance(step, Wish) else step
+            replies += [pb.ProcessingResponse.FromString(each) for each in told]
         return replies
 
-    def _place(self, wish: Wish) -> Sequence[pb.ProcessingResponse]:
+    def _place(self, wish: Wish) -> Sequence[bytes]:
         found: list[Routed | GatewayError] = []
         self.plane.place(wish, found.append)
         return self.talk.placed(found[0])

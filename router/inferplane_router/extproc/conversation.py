@@ -32,7 +32,9 @@ from inferplane_router.gateway.parse import ROUTES, Route
 from inferplane_runtime.http.api import Headers, Request, Response, UpstreamFailure
 from inferplane_runtime.http.errors import json_error
 
-Replies = Sequence[pb.ProcessingResponse]
+Replies = Sequence[bytes]
+"""Messages of type `ProcessingResponse`, as they travel."""
+_DESTINATION: Final = messages.DESTINATION.encode()
 _ERROR: Final = 400
 _GATEWAY_TIMEOUT: Final = 504
 _PROXYS_OWN: Final = frozenset((500, 502, 503, 504))
@@ -145,8 +147,8 @@ class Conversation:
         endpoints = self._with.endpoints.destinations(result, wish.only)
         destination = ",".join(endpoints)
         changed = wish.body.encoded() if wish.body.changed else None
-        headers = self._headers(wish, result, destination, changed)
-        metadata = messages.picked_metadata(destination)
+        named, metadata = messages.picked_destination(destination)
+        headers = named + self._headers(wish, result, changed)
         if not self._duplex:
             return (messages.picked_body(headers, metadata, changed),)
         body, trailers = wish.body.encoded(), self._asked.trailers
@@ -157,13 +159,15 @@ class Conversation:
 
     def _head(self, message: pb.ProcessingRequest) -> Replies | Wish:
         self._understand(message)
-        asked, headers = self._asked, messages.fields_of(message.request_headers)
-        asked.headers = Headers(tuple(pair for pair in headers.pairs if not pair[0].startswith(b":")))
+        asked, headers = self._asked, messages.telling_fields_of(message.request_headers)
+        asked.headers = Headers(tuple([pair for pair in headers.pairs if not pair[0].startswith(b":")]))
         asked.method = headers.get(b":method") or b""
         asked.path, _, asked.query = (headers.get(b":path") or b"").partition(b"?")
         route = ROUTES.get(asked.path)
         if route is None:
-            request = Request(asked.method, asked.path, asked.query, asked.headers)
+            said = messages.fields_of(message.request_headers).pairs
+            whole = Headers(tuple([pair for pair in said if not pair[0].startswith(b":")]))
+            request = Request(asked.method, asked.path, asked.query, whole)
             return self._answered(self._with.local(request), "inferplane_local")
         if asked.method != b"POST":
             raise WrongMethodError(f"{asked.path.decode()} takes POST")
@@ -212,17 +216,17 @@ class Conversation:
         self._wish, self.phase, self.ending = wish, Phase.PLACING, Ending.ABANDONED
         return wish
 
-    def _headers(self, wish: Wish, routed: Routed, destination: str, changed: bytes | None) -> pb.HeaderMutation:
+    def _headers(self, wish: Wish, routed: Routed, changed: bytes | None) -> bytes:
         pairs = self._with.writer.decision(routed, wish.particulars)
-        pairs.append((messages.DESTINATION.encode(), destination.encode()))
         if changed is not None:
             pairs.append((b"content-length", b"%d" % len(changed)))
-        return messages.mutation(pairs, steering(self._asked.headers))
+        steers = [name for name in steering(self._asked.headers) if name != _DESTINATION]
+        return messages.mutation(pairs, steers)
 
     # The answer.
 
     def _answer_head(self, message: pb.ProcessingRequest) -> Replies:
-        headers = messages.fields_of(message.response_headers)
+        headers = messages.telling_fields_of(message.response_headers)
         self.status = int(headers.get(b":status") or 0)
         wish, routed = self._wish, self._routed
         if wish is None or routed is None:

@@ -97,7 +97,7 @@ class _Request:
 
     def _reply(self, replies: Replies) -> None:
         for reply in replies:
-            self._call.send(reply.SerializeToString())
+            self._call.send(reply)
         if self._conversation.phase is Phase.OVER:
             self._call.finish()
             self._end()
