@@ -21,7 +21,7 @@ from e2e.support.figures import note
 
 PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "router": ("inferplane_router",),
-    "worker": ("inferplane_workers.agent", "inferplane_workers.fetch", "inferplane_engine.sim", "inferplane_kvstore"),
+    "worker": ("inferplane_workers.agent", "inferplane_workers.fetch", "inferplane_workers.sim", "inferplane_kvstore"),
     "operator": ("inferplane_operator", "inferplane_operator.crds"),
     "planner": ("inferplane_planner",),
 }

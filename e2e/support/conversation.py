@@ -40,7 +40,7 @@ class Chat:
 
     url: str
     model: str
-    tokens: int = 64
+    tokens: int = 96
 
     def body(self, prompt: str) -> Mapping[str, Any]:
         return {

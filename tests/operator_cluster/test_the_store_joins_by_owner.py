@@ -118,6 +118,15 @@ def test_pods_of_a_leader_worker_set_are_found_through_their_stateful_sets() -> 
     assert sorted(names(world.observed().pods)) == ["l-0", "l-0-1"]
 
 
+@pytest.mark.parametrize("new_owner", ["", "uid-of-somebody"])
+def test_who_had_an_object_hears_that_it_was_taken_away(new_owner: str) -> None:
+    """By hand, say; without its owner it would be left behind when the service goes."""
+    world = World()
+    world.see(*chain())
+
+    assert world.see(thing("Deployment", "d", owner=new_owner, version=2)) == {KEY}
+
+
 @pytest.mark.parametrize("missing", range(1, 4), ids=["pool", "Deployment", "ReplicaSet"])
 def test_a_pod_joins_only_by_a_whole_chain_whatever_its_labels(missing: int) -> None:
     world = World()

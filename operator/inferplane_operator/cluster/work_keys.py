@@ -49,6 +49,8 @@ def keys_for(store: Store, changed: Stored, before: Stored | None = None) -> Ite
             yield from (_key(route.id) for route in store.of_kind(ROUTE.kind))
     else:
         yield from _service_above(store, changed)
+        if before is not None and before.controller != changed.controller:  # who had it shall have it back
+            yield from _service_above(store, before)
     if before is None or before.served_names != changed.served_names:
         yield from _sharing(store, changed, before)
 
