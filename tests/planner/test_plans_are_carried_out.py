@@ -10,7 +10,8 @@ import yaml
 
 from inferplane_api.v1alpha1.inference_service import InferenceServiceSpec
 from inferplane_engine.profiles import CPU_TEST, profile_named
-from inferplane_planner.act.journal import Journal, read, replay
+from inferplane_planner.act.comparing import remade, remake
+from inferplane_planner.act.journal import Journal, read
 from inferplane_planner.act.local_world import LocalWorld
 from inferplane_planner.act.planning import Planning
 from inferplane_planner.act.priors import prior_of, read_calibration
@@ -115,11 +116,22 @@ def test_a_world_that_cannot_be_seen_is_a_problem_that_is_said() -> None:
 def test_recorded_decisions_are_made_again_from_the_record_alone(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     play(FakeWorld(), Journal(path))
-    pairs = list(replay(path))
+    made = list(remake(path))
 
-    assert len(pairs) == 8
-    assert all(recorded == made for recorded, made in pairs)
+    assert len(made) == 8
+    assert all(each.decided.plan == each.now and each.same for each in made)
     assert next(read(path)).first
+
+
+def test_a_plan_that_comes_out_otherwise_is_a_difference(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    play(FakeWorld(), Journal(path))
+    decided = list(read(path))
+    other = replace(decided[-1], plan=replace(decided[-1].plan, decode=decided[-1].plan.decode + 1))
+    made = list(remade([*decided[:-1], other]))
+
+    assert [each.same for each in made] == [True] * 7 + [False]
+    assert made[-1].now == decided[-1].plan
 
 
 def test_start_ups_are_timed_from_being_seen_first_and_only_once() -> None:

@@ -1,9 +1,9 @@
 """Decisions as JSON lines: what each was made from, and what it was.
 
 The file is begun anew when it has grown too long, the one before is kept beside it; each file begins with a state of
-its own, so `replay` makes the plans of a file again from nothing but the file.  A decision that was taken over from an
-earlier file's state cannot be: so a new file also means a planner that begins anew in the replay, and its first plans
-may differ.  The first line of a process is marked for that reason.
+its own, so `act.comparing` makes the plans of a file again from nothing but the file.  A decision that was taken over
+from an earlier file's state cannot be: so a new file also means a planner that begins anew in the replay, and its first
+plans may differ.  The first line of a process is marked for that reason.
 """
 
 import json
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from inferplane_planner.act.records import decode, encode
-from inferplane_planner.core.contract import Observations, Plan, Spec, State
-from inferplane_planner.core.step import step
+from inferplane_planner.core.contract import Observations, Plan, Spec
 
 _LONGEST: Final = 64 * 1024 * 1024
 
@@ -53,12 +52,3 @@ def read(path: Path) -> Iterator[Decided]:
     with path.open(encoding="utf-8") as file:
         for line in file:
             yield decode(Decided, json.loads(line))
-
-
-def replay(path: Path) -> Iterator[tuple[Plan, Plan]]:
-    """Yield each plan as it was recorded, and as it is made now."""
-    states: dict[str, State] = {}
-    for decided in read(path):
-        before = State() if decided.first else states.get(decided.service, State())
-        states[decided.service], plan = step(before, decided.observations, decided.spec, decided.now)
-        yield decided.plan, plan
