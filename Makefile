@@ -35,8 +35,9 @@ venv: .venv/.complete ## .venv: the project, editable, and all that development 
 	@test -x $(UV) || $(VENV)/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
 	$(UV) pip install --quiet --compile-bytecode --python $(VENV)/python -r requirements/dev.txt
 	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(VENV)/python -e .
-	@echo "compiling the router's kernels, once (half a minute)"
+	@echo "compiling the router's kernels and the simulator's, once (a minute)"
 	@$(VENV)/python -c 'from inferplane_router.core.warming import warm; warm()'
+	@$(VENV)/python -c 'from inferplane_engine.sim.outlined import warm; warm()'
 	@touch $@
 
 .PHONY: engine

@@ -1,4 +1,4 @@
-"""What happens when: events in order of time, and of their making where the times are equal."""
+"""What happens when: events in order of time; at one time by whose they are, then in the order of their making."""
 
 import heapq
 from collections.abc import Callable
@@ -11,12 +11,13 @@ class Agenda:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._events: list[tuple[float, int, Action]] = []
+        self._events: list[tuple[float, str, int, Action]] = []
         self._made = 0
 
-    def put(self, at_s: float, action: Action) -> None:
+    def put(self, at_s: float, action: Action, whose: str = "") -> None:
+        """Let something happen; what runs with one outcome may put here more or less often has an owner."""
         self._made += 1
-        heapq.heappush(self._events, (max(at_s, self.now), self._made, action))
+        heapq.heappush(self._events, (max(at_s, self.now), whose, self._made, action))
 
     def reach(self, at_s: float) -> float:
         """Let time pass until what is not on the agenda happens; return the time."""
@@ -30,5 +31,5 @@ class Agenda:
         """Do the next event.  Raises LookupError when there is none."""
         if not self._events:
             raise LookupError("nothing is on the agenda")
-        self.now, _, action = heapq.heappop(self._events)
+        self.now, _, _, action = heapq.heappop(self._events)
         action(self.now)

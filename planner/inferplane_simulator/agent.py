@@ -1,19 +1,19 @@
 """What a worker's agent tells routers, reduced to the words: messages of the worker stream, in order.
 
-The production agent reads an engine's events off a socket and names their blocks; here they bear their names already.
-As there, duplicate physical blocks are counted, so that only the first copy is stored and only the last one removed,
-and what happens at one moment goes out together.
+The production agent reads an engine's events off a socket, names their blocks and counts duplicates; here they bear
+their names already, and the engine says only the first copy stored and the last one removed.  As there, what happens at
+one moment goes out together.
 """
 
-from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.capabilities import Capability
 from inferplane_engine.identity import KeySpace
-from inferplane_engine.sim.events import BlocksRemoved, BlocksStored, CacheEvent
+from inferplane_engine.sim.events import KeysChanged
 from inferplane_router.core.values import Hashes
 from inferplane_simulator.scenario import PoolSpec
 
@@ -21,49 +21,33 @@ _ROLES = {WorkerRole.PREFILL: worker_pb2.ROLE_PREFILL, WorkerRole.DECODE: worker
 
 
 @dataclass(slots=True)
-class Blocks:
-    """Which blocks are there, and what has changed since routers were told."""
+class Changes:
+    """Blocks that have come and gone since routers were told; a duplicate is none, and the engine does not say it."""
 
-    copies: dict[int, int] = field(default_factory=dict[int, int])
-    stored: dict[int, None] = field(default_factory=dict[int, None])
-    removed: dict[int, None] = field(default_factory=dict[int, None])
-
-    def follow(self, events: Iterable[CacheEvent]) -> None:
-        for event in events:
-            if isinstance(event, BlocksStored):
-                self.store(event.hashes)
-            elif isinstance(event, BlocksRemoved):
-                self.remove(event.hashes)
-
-    def store(self, names: Iterable[int]) -> None:
-        copies = self.copies
-        for name in names:
-            had = copies.get(name, 0)
-            copies[name] = had + 1
-            if not had and self.removed.pop(name, self) is self:
-                self.stored[name] = None
-
-    def remove(self, names: Iterable[int]) -> None:
-        copies = self.copies
-        for name in names:
-            left = copies[name] - 1
-            if left:
-                copies[name] = left
-                continue
-            del copies[name]
-            if self.stored.pop(name, self) is self:
-                self.removed[name] = None
+    events: list[KeysChanged] = field(default_factory=list[KeysChanged])
 
     def take(self) -> worker_pb2.BlockDelta | None:
         """Return what has changed, once."""
-        if not self.stored and not self.removed:
+        if not self.events:
             return None
-        delta = worker_pb2.BlockDelta(
-            plane=worker_pb2.PLANE_DEVICE, stored=_packed(self.stored), removed=_packed(self.removed)
+        changed = self.events[0] if len(self.events) == 1 else _added_up(self.events)
+        self.events.clear()
+        return worker_pb2.BlockDelta(
+            plane=worker_pb2.PLANE_DEVICE, stored=changed.stored.tobytes(), removed=changed.removed.tobytes()
         )
-        self.stored.clear()
-        self.removed.clear()
-        return delta
+
+
+def _added_up(events: list[KeysChanged]) -> KeysChanged:
+    """Return what became of each block in the end."""
+    there: dict[int, bool] = {}
+    for event in events:
+        there.update(dict.fromkeys(event.removed.tolist(), False))
+        there.update(dict.fromkeys(event.stored.tolist(), True))
+    stored, removed = (
+        np.array([name for name, is_there in there.items() if is_there is wanted], np.uint64)
+        for wanted in (True, False)
+    )
+    return KeysChanged(events[-1].at, stored, removed)
 
 
 class Agent:
@@ -72,7 +56,7 @@ class Agent:
     def __init__(self, worker_id: str, pool: PoolSpec, *, key_space: KeySpace, epoch: int, kv_blocks: int) -> None:
         self.worker_id = worker_id
         self.epoch = epoch
-        self.blocks = Blocks()
+        self.blocks = Changes()
         self._pool = pool
         self._key_space = key_space
         self._kv_blocks = kv_blocks
@@ -138,7 +122,3 @@ def expected(request_id: str, hashes: Hashes) -> worker_pb2.WorkerMessage:
     """Tell routers other than the one that sent a request which blocks it will store."""
     delta = worker_pb2.BlockDelta(plane=worker_pb2.PLANE_DEVICE, expected=hashes.tobytes(), expected_by=request_id)
     return worker_pb2.WorkerMessage(block_delta=delta)
-
-
-def _packed(names: Iterable[int]) -> bytes:
-    return array("Q", names).tobytes()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inferplane_planner.workload import Request
-from inferplane_router.core.values import Ask, Routed
+from inferplane_router.core.values import Ask, Hashes, Routed
 
 
 class End(StrEnum):
@@ -31,7 +31,7 @@ class Journey:
     router: int
     ask: Ask
     prompt_tokens: int
-    hashes: list[int]
+    hashes: Hashes
     """Names of the full blocks of prompt and answer."""
     ideal_tokens: int = 0
     """Prompt tokens that a cache without end would have had."""

@@ -6,15 +6,13 @@ from enum import StrEnum
 from inferplane_api.catalogue import CatalogueWorker
 from inferplane_engine.identity import KeySpace
 from inferplane_engine.sim.config import EngineConfig
-from inferplane_engine.sim.content import Vocabulary
-from inferplane_engine.sim.engine import SimEngine
 from inferplane_engine.sim.events import EngineRequest, Outline, RemoteSource
+from inferplane_engine.sim.outlined import OutlinedEngine
 from inferplane_simulator.agent import Agent
 from inferplane_simulator.journey import Journey
 from inferplane_simulator.scenario import PoolSpec
 
 SERVICE = "service"
-_VOCABULARY = Vocabulary(words=(1,), eos=0, mean_length=0)
 
 
 class Stage(StrEnum):
@@ -37,7 +35,7 @@ class Worker:
     created_s: float
     stage: Stage = Stage.STARTING
     starts: int = 0
-    engine: SimEngine = field(init=False)
+    engine: OutlinedEngine = field(init=False)
     agent: Agent = field(init=False)
     journeys: dict[str, Journey] = field(default_factory=dict[str, Journey])
     due_s: float | None = None
@@ -50,7 +48,7 @@ class Worker:
     def start_engine(self) -> None:
         """Begin with an empty cache and a new epoch."""
         self.starts += 1
-        self.engine = SimEngine(self.config, self.pool.profile, _VOCABULARY)
+        self.engine = OutlinedEngine(self.config, self.pool.profile)
         self.agent = Agent(
             self.worker_id,
             self.pool,

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from inferplane_api.catalogue import WorkerRole
 from inferplane_engine.profiles import CPU_TEST
+from inferplane_engine.sim.events import KeysChanged
 from inferplane_simulator import Crash, Delays, PoolSpec, Scenario, ScenarioError, Slo
-from inferplane_simulator.agent import Blocks
+from inferplane_simulator.agent import Changes
 from inferplane_simulator.histogram import Histogram
 from inferplane_simulator.ideal import IdealCache
 from inferplane_simulator.testing import pool
@@ -50,18 +51,19 @@ def test_the_ideal_cache_hits_beginnings_and_forgets_the_oldest_generation() -> 
     assert cache.hit([1], 1) == 0
 
 
-def test_changes_of_blocks_add_up_to_what_is_there() -> None:
-    blocks = Blocks()
-    blocks.store([1, 2])
-    blocks.store([2])
-    blocks.remove([2, 1])
+def changed(stored: list[int], removed: list[int]) -> KeysChanged:
+    return KeysChanged(0.0, np.array(stored, np.uint64), np.array(removed, np.uint64))
 
-    delta = blocks.take()
+
+def test_changes_of_blocks_add_up_to_what_is_there() -> None:
+    changes = Changes([changed([1, 2], []), changed([3], [1]), changed([4], [3, 5])])
+
+    delta = changes.take()
 
     assert delta is not None
-    assert np.frombuffer(delta.stored, np.uint64).tolist() == [2]
-    assert not delta.removed
-    assert blocks.take() is None
+    assert np.frombuffer(delta.stored, np.uint64).tolist() == [2, 4]
+    assert np.frombuffer(delta.removed, np.uint64).tolist() == [1, 3, 5]
+    assert changes.take() is None
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,13 @@ from hypothesis import strategies as st
 from inferplane_api.catalogue import RoutingMode
 from inferplane_engine.profiles import CPU_TEST
 from inferplane_engine.timing import prefill_s
-from inferplane_planner.workload import Workload, workload
+from inferplane_planner.workload import workload
 from inferplane_planner.workload.open_loop import Ends
-from inferplane_simulator import Outcome, Scenario, Simulation, Slo
+from inferplane_simulator import Crash, Outcome, PoolSpec, Scenario, Simulation, Slo
 from inferplane_simulator.journey import End
 from inferplane_simulator.testing import Written, apart, pool, request
 
 SLO = Slo(ttft_s=0.5, tpot_s=0.05)
-
-
-def saas(rate: float = 20.0, *, seed: int = 1, requests: int = 60) -> Workload:
-    return workload("saas", rate, seed=seed, ends=Ends(requests=requests))
 
 
 def told(outcome: Outcome) -> str:
@@ -42,18 +38,27 @@ def test_one_request_alone_takes_what_its_engine_takes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # thousands of events on a machine that may be busy
-@pytest.mark.parametrize("pools", [(pool(3),), apart(2, 2)], ids=["aggregated", "handed over"])
-@pytest.mark.parametrize("routers", [1, 3])
-def test_skipping_ahead_gives_what_stepping_exactly_gives(pools: tuple[object, ...], routers: int) -> None:
-    scenario = Scenario(pools, slo=SLO, max_model_len=16_384, routers=routers)  # type: ignore[arg-type]  # parametrised
-    skipped = Simulation(scenario, saas()).run()
-    exact = Simulation(replace(scenario, exact=True), saas()).run()
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 1000),
+    name=st.sampled_from(["saas", "agents", "zipf-shift", "reasoning"]),
+    pools=st.sampled_from([(pool(3),), apart(2, 2)]),
+    routers=st.integers(1, 3),
+    block_tokens=st.sampled_from([16, 64, 512]),
+)
+def test_skipping_ahead_gives_what_stepping_exactly_gives(
+    seed: int, name: str, pools: tuple[PoolSpec, ...], routers: int, block_tokens: int
+) -> None:
+    crash = Crash(1.5, "decode-1", down_s=0.5)
+    scenario = Scenario(
+        pools, slo=SLO, max_model_len=16_384, routers=routers, seed=seed, block_tokens=block_tokens, crashes=(crash,)
+    )
 
-    assert skipped.steps == exact.steps
-    for one, other in ((skipped.ttft, exact.ttft), (skipped.tpot, exact.tpot), (skipped.e2e, exact.e2e)):
-        assert one.mean == pytest.approx(other.mean, rel=0.02)
-        assert one.p95 == pytest.approx(other.p95, rel=0.05)
-    assert skipped.hit_rate == pytest.approx(exact.hit_rate, abs=0.01)
+    def run(*, exact: bool) -> str:
+        source = workload(name, 15.0, seed=seed, ends=Ends(requests=30))
+        return told(Simulation(replace(scenario, exact=exact), source).run())
+
+    assert run(exact=False) == run(exact=True)
 
 
 @pytest.mark.slow

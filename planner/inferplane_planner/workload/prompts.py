@@ -1,12 +1,12 @@
 """A prompt as named pieces, and the tokens that stand for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferplane_engine.compiled import kernel
+from inferplane_runtime.values import value
 
 Tokens = NDArray[np.int32]
 
@@ -18,7 +18,7 @@ _SPECIAL = 3
 """Tokens below are left to begin, end and pad."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Piece:
     """`tokens` tokens of the text with this name; the beginning of a longer text of that name is the same."""
 
@@ -26,7 +26,7 @@ class Piece:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Prompt:
     pieces: tuple[Piece, ...]
 
@@ -70,7 +70,7 @@ def _spell(names: NDArray[np.uint64], lengths: NDArray[np.int64], out: Tokens) -
             spelt[place] = np.int32(((mixed >> _LATE_SHIFT) * words) >> _SHIFT) + np.int32(_SPECIAL)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Request:
     """One request as it arrives; times in seconds since the run began."""
 

@@ -298,13 +298,14 @@ class SimEngine:
     # Steps.
 
     def _start_step(self) -> None:
+        preempted = self._scheduler.counters.preemptions
         schedule = self._scheduler.schedule(self._now)
         self._events.extend(schedule.pulls)
         if schedule.fatal is not None:
             self.die(schedule.fatal, self._now)
             return
         if not schedule.sequences:
-            self._stalled = True
+            self._stalled = self._scheduler.counters.preemptions == preempted  # else there is room now
             self._flush(self._now)
             return
         self._scheduler.counters.steps += 1

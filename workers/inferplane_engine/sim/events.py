@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from inferplane_engine.sim.config import GroupKind
+from inferplane_runtime.values import value
 
 ExtraKeys = tuple[object, ...]
 
@@ -48,6 +52,15 @@ class CacheChanged:
     events: tuple[CacheEvent, ...]
 
 
+@value(frozen=True, slots=True, eq=False)
+class KeysChanged:
+    """The same of an engine that does not say more: keys that were removed or stored, removals first."""
+
+    at: float
+    stored: NDArray[np.uint64]
+    removed: NDArray[np.uint64]
+
+
 class Tokens(NamedTuple):
     """New output tokens of one request, each with the time it was sampled.
 
@@ -66,7 +79,7 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RequestStats:
     """Where the prompt's tokens came from, and when; times are the engine's."""
 
@@ -86,7 +99,7 @@ class RequestStats:
         return self.local_cached + self.external_cached
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Finished:
     at: float
     request_id: str
@@ -127,7 +140,7 @@ class EngineDied:
     reason: str
 
 
-Event = Tokens | Finished | CacheChanged | PullWanted | LeaseEnded | EngineDied
+Event = Tokens | Finished | CacheChanged | KeysChanged | PullWanted | LeaseEnded | EngineDied
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +154,16 @@ class RemoteSource:
     block_ids: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Outline:
     """Stands for a prompt whose tokens nobody needs: a simulation of time and blocks, without contents."""
 
     tokens: int
-    hashes: Sequence[int]
+    hashes: Sequence[int] | NDArray[np.uint64]
     """Names of the full blocks of prompt and answer, chained; the cache goes by them alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EngineRequest:
     """One sequence to compute."""
 

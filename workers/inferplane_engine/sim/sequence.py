@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import cast
 
 from inferplane_engine.sim.content import Vocabulary, block_content, fold, seed_state
 from inferplane_engine.sim.events import EngineRequest, ExtraKeys
@@ -133,7 +134,7 @@ class Sequence:
     def block_hashes(self, block_size: int) -> Items[int]:
         """Chained hashes of all full blocks of tokens known so far, and of later ones where they are given."""
         if self.request.outline is not None:
-            return self.request.outline.hashes
+            return cast("Items[int]", self.request.outline.hashes)  # an array will do: nothing else is asked of it
         while (len(self.hashes) + 1) * block_size <= len(self.tokens):
             index = len(self.hashes)
             parent = self.hashes[-1] if self.hashes else 0

@@ -1,0 +1,156 @@
+"""Time: step after step until a given moment, and a look at when something will happen that others can see."""
+
+import math
+
+from inferplane_engine.compiled import inline, kernel
+from inferplane_engine.sim.outlined.layout import (
+    BATCH,
+    BLOCKED,
+    COMPUTED,
+    EXACT,
+    FREE,
+    FULL,
+    GONE,
+    HOLDS,
+    KEPT,
+    LENGTH,
+    MOST_SEQUENCES,
+    NOW,
+    PHASE,
+    PREEMPTIONS,
+    PROMPT,
+    READY,
+    RUNNING,
+    RUNS,
+    SAID,
+    SAYS_FATAL,
+    SAYS_FINISHED,
+    SAYS_FIRST,
+    SIZE,
+    STALLED,
+    STEP_END,
+    STEPS,
+    STEPS_NOW,
+    STORED,
+    WAITING,
+    Core,
+)
+from inferplane_engine.sim.outlined.pool_kernels import release
+from inferplane_engine.sim.outlined.schedule_kernels import say, schedule, step_s
+
+
+@kernel
+def advance(core: Core, until: float, hold_at: float) -> bool:
+    """Do all that is due by `until`, but begin no step from `hold_at` on; True: stopped at an announcement before."""
+    state, clock = core.state, core.clock
+    while True:
+        if clock[STEP_END] <= until:
+            clock[NOW] = clock[STEP_END]
+            clock[STEP_END] = math.inf
+            _end_step(core, clock[NOW])
+        elif clock[STEP_END] < math.inf or state[STALLED] or _is_idle(core) or clock[NOW] >= hold_at:
+            return False
+        else:
+            _start_step(core)
+            if clock[STEP_END] < math.inf:
+                continue  # what it took and stored is announced at its end
+        if state[STORED] + state[GONE]:
+            return True
+
+
+@inline
+def _is_idle(core: Core) -> bool:
+    state = core.state
+    return bool(state[WAITING] + state[READY] + state[RUNNING] == 0)
+
+
+@inline
+def _start_step(core: Core) -> None:
+    state, said, preempted = core.state, core.state[SAID], core.state[PREEMPTIONS]
+    takes_s = schedule(core, core.clock[NOW])
+    fatal = state[SAID] > said and core.said[state[SAID] - 1, 0] == SAYS_FATAL
+    if fatal or state[BATCH] == 0:
+        state[STALLED] = fatal or state[PREEMPTIONS] == preempted  # else there is room now
+        return
+    state[STEPS] += 1
+    core.clock[STEP_END] = core.clock[NOW] + takes_s
+
+
+@inline
+def _end_step(core: Core, at: float) -> None:
+    state, rows = core.state, core.rows
+    count, state[BATCH] = state[BATCH], 0
+    for place in range(count):
+        row = core.order[STEPS_NOW, place]
+        if rows[row, COMPUTED] < rows[row, LENGTH]:
+            continue
+        if rows[row, LENGTH] == rows[row, PROMPT]:
+            say(core, SAYS_FIRST, row, at)
+        rows[row, LENGTH] += 1
+        if rows[row, LENGTH] >= rows[row, FULL]:
+            _finish(core, row, at)
+
+
+@inline
+def _finish(core: Core, row: int, at: float) -> None:
+    stop_running(core, row)
+    if core.rows[row, HOLDS]:
+        core.rows[row, PHASE] = KEPT
+    else:
+        release(core, row)
+    say(core, SAYS_FINISHED, row, at)
+
+
+@inline
+def stop_running(core: Core, row: int) -> None:
+    """Take a row out of those that run, and out of the step in flight."""
+    for order, count in ((RUNS, RUNNING), (STEPS_NOW, BATCH)):
+        kept = 0
+        for place in range(core.state[count]):
+            other = core.order[order, place]
+            core.order[order, kept] = other
+            kept += other != row
+        core.state[count] = kept
+
+
+@kernel
+def next_at(core: Core) -> float:
+    """Return the time at which somebody outside will see something happen, or before it; infinity: never."""
+    state, clock = core.state, core.clock
+    if clock[STEP_END] == math.inf:
+        return math.inf if state[STALLED] or _is_idle(core) else clock[NOW]
+    if state[EXACT] or state[STORED] + state[GONE] or not _nobody_joins(core):
+        return float(clock[STEP_END])
+    return _end_of_run(core)
+
+
+@inline
+def _nobody_joins(core: Core) -> bool:
+    """Tell whether the same sequences run until one ends or blocks change hands."""
+    state = core.state
+    if state[BATCH] == 0 or state[BATCH] < state[RUNNING]:
+        return False
+    waits = state[READY] + state[WAITING] > 0 and state[RUNNING] < state[MOST_SEQUENCES]
+    return bool(not waits or state[BLOCKED])
+
+
+@inline
+def _end_of_run(core: Core) -> float:
+    """Return when a run of plain decode steps ends: a block is full or opened, or an answer ends."""
+    state, rows, clock = core.state, core.rows, core.clock
+    size, batch = state[SIZE], state[BATCH]
+    steps, attended = 1 << 40, 0
+    alike = state[READY] + state[WAITING] == 0 and state[FREE] >= batch
+    for place in range(batch):
+        row = core.order[STEPS_NOW, place]
+        computed, length = rows[row, COMPUTED], rows[row, LENGTH]
+        if computed < length or length == rows[row, PROMPT]:
+            return float(clock[STEP_END])
+        inside = computed % size
+        free_of_blocks = size - 1 - inside if inside else 0
+        steps = min(steps, rows[row, FULL] - length - 1, free_of_blocks + alike)
+        attended += computed
+    end = clock[STEP_END]
+    for step in range(1, steps + 1):
+        end += step_s(core.clock, float(batch), 0.0, float(attended + step * batch), float(batch))
+    return float(end)
