@@ -17,6 +17,7 @@ VERBS: Final = {
     "scale": "Change the number of workers of a pool.",
     "explain": "Show why a request went where it went.",
     "diagnose": "Look for what is wrong.",
+    "incident": "Show what happened around a moment, and the likely cause.",
     "dump": "Pack everything about a service into one archive, without secrets.",
     "preflight": "Say what a cluster lacks.",
     "render": "Print what a file stands for, without starting anything.",

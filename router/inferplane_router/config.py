@@ -123,6 +123,15 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """What happened and what was decided, as JSON lines for `inferplane incident` and `explain`."""
+
+    folder: Path | None = None
+    """None: nothing is written."""
+    max_bytes: int = setting(help="bytes that the folder may hold", default=64 * 1024 * 1024, minimum=1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
 class RouterConfig:
     discovery: Discovery
     cache_dir: Path
@@ -133,6 +142,7 @@ class RouterConfig:
     limits: LimitSettings = field(default_factory=LimitSettings)
     ext_proc: ExtProc = field(default_factory=ExtProc)
     tracing: Tracing = field(default_factory=Tracing)
+    records: Records = field(default_factory=Records)
     console: bool = setting(
         help="serve /console beside the OpenAI routes: workers and decisions, no prompts", default=False
     )

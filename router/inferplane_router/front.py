@@ -11,6 +11,7 @@ from typing import Final
 from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_api.proto import worker_pb2 as wire
+from inferplane_router.chronicle.chronicle import Chronicle
 from inferplane_router.config import Listen, RouterConfig
 from inferplane_router.console.console import Console
 from inferplane_router.core.router import RouterCore
@@ -40,6 +41,11 @@ from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_runtime.tracing.setup import make_traces
 
 _HOUSEKEEPING_S: Final = 0.5
+
+
+def _chronicle(config: RouterConfig, core: RouterCore, meters: GatewayMeters, clock: Clock) -> Chronicle | None:
+    kept = config.records
+    return Chronicle(core, meters, clock, kept.folder, most_bytes=kept.max_bytes) if kept.folder else None
 
 
 def served_certificate(config: RouterConfig) -> ServedCertificate | None:
@@ -107,6 +113,7 @@ class Front:
         )
         tracer = self._traces.tracer if self._traces is not None else None
         context = ForwardContext(self.plane, pool, writer, self.meters, tracer)
+        self._chronicle = _chronicle(config, outside.core, self.meters, clock)
         self._console = Console(outside.core, self.meters, clock, self.unready) if config.console else None
         shown = {"console": self._console.answer} if self._console is not None else {}
         gateway = Gateway(context, unready=self.unready, catalogue=outside.generation, **shown)
@@ -151,6 +158,8 @@ class Front:
     def observe(self, message: wire.WorkerMessage) -> None:
         """Take what the core has heard from a worker."""
         if message.HasField("report"):
+            if self._chronicle is not None:
+                self._chronicle.ended(message.report)
             self._observations.reported(message, self._core.explain)
         elif message.HasField("identity"):
             self._prepare_models()
@@ -169,6 +178,8 @@ class Front:
             self.plane.poll()
             if self._traces is not None:
                 self._traces.exporter.flush()
+            if self._chronicle is not None:
+                self._chronicle.look()
             if self._console is not None:
                 self._console.keep_sampling(begun)
 

@@ -241,7 +241,7 @@ def test_explain_asks_the_router(call: Call, router: StateDir) -> None:
     assert "*   prefill-0       32   decode-0" in shown.stdout
     assert json.loads(as_json.stdout)["candidates"][2]["costMs"] == 21.5
     assert unknown.exit_code == 1
-    assert "the router knows no request 'r2'" in unknown.stderr
+    assert "no decision of 'r2' is kept" in unknown.stderr
 
 
 def test_explain_of_a_router_that_is_gone_says_so(call: Call, demo: StateDir) -> None:

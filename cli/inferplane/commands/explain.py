@@ -8,7 +8,8 @@ from inferplane.cluster import Connection
 from inferplane.context import Context
 from inferplane.decision import candidate_table, headline, notes, reason, setting
 from inferplane.errors import CommandError, InvalidError
-from inferplane.instances import choose
+from inferplane.instances import Instance, choose
+from inferplane.kept_decisions import kept_decision
 from inferplane.options import instance_options
 from inferplane.outlook import outcome, outlook_table
 from inferplane.output import Format, output_option, show_document, show_table
@@ -24,6 +25,9 @@ _GRPC_PORT = 9000
 @click.argument("request_id")
 @instance_options
 @click.option("--router", default="", help="HOST:PORT of a router's gRPC port; needed in a cluster.")
+@click.option(
+    "--records", type=click.Path(path_type=Path), help="A router's folder of records, instead of a running router."
+)
 @world_options
 @output_option
 @click.pass_obj
@@ -34,18 +38,24 @@ def command(
     name: str | None,
     state_dir: Path | None,
     router: str,
+    records: Path | None,
     target: Target,
     output: str,
 ) -> None:
-    """Say why a recent request went where it went, what was predicted and what happened.
+    """Say why a request went where it went, what was predicted and what happened.
 
-    REQUEST_ID is the x-request-id of the answer.
+    REQUEST_ID is the x-request-id of the answer.  A router remembers the last requests; what a local instance has
+    written down is searched for older ones.
     """
-    record = explain(router or _router(context, target, name, state_dir), request_id)
+    if records is not None:
+        record = kept_decision(records, request_id)
+    elif router:
+        record = explain(router, request_id)
+    else:
+        record = _here(_instance(context, target, name, state_dir), request_id)
     if record is None:
         raise CommandError(
-            f"the router knows no request {request_id!r}; give the x-request-id of a recent answer "
-            "(old records are dropped)"
+            f"no decision of {request_id!r} is kept; give the x-request-id of a recent answer (old records are dropped)"
         )
     if Format(output) is not Format.TABLE:
         show_document(record_document(record), Format(output))
@@ -53,16 +63,24 @@ def command(
     _show(context, record)
 
 
-def _router(context: Context, target: Target, name: str | None, state_dir: Path | None) -> str:
-    """Return where the instance's router answers.  Raises CommandError."""
+def _instance(context: Context, target: Target, name: str | None, state_dir: Path | None) -> Instance:
+    """Return the instance meant.  Raises InvalidError for clusters: a router must be reached first."""
     connection = cluster_meant(context, target, name=name, state_dir=state_dir)
     if connection is not None:
         raise InvalidError(_how_to_reach(connection))
-    instance = choose(context, name=name, state_dir=state_dir)
-    status = instance.status()
-    if not instance.running or status is None or not status.grpc:
-        raise CommandError(f"{instance.name} is not running; decisions are kept in the router's memory only")
-    return status.grpc
+    return choose(context, name=name, state_dir=state_dir)
+
+
+def _here(instance: Instance, request_id: str) -> DecisionRecord | None:
+    """Ask the instance's router, then what it wrote down.  Raises CommandError."""
+    status, kept = instance.status(), instance.state.records
+    running = instance.running and status is not None and status.grpc
+    found = explain(status.grpc, request_id) if running and status is not None else None
+    if found is None and kept.is_dir():
+        found = kept_decision(kept, request_id)
+    if found is None and not running:
+        raise CommandError(f"{instance.name} is not running, and what it wrote down has no request {request_id!r}")
+    return found
 
 
 def _how_to_reach(connection: Connection) -> str:

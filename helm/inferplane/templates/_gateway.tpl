@@ -22,6 +22,11 @@ console: true
 {{- if gt (int .Values.gateway.processes) 1 }}
 processes: {{ int .Values.gateway.processes }}
 {{- end }}
+{{- with .Values.gateway.records }}
+{{- if .enabled }}
+records: {folder: /var/cache/inferplane/records, maxBytes: {{ int .maxBytes }}}
+{{- end }}
+{{- end }}
 {{- with .Values.tracing }}
 {{- if .endpoint }}
 tracing:

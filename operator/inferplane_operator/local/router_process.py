@@ -126,6 +126,7 @@ class RouterProcess:
                 drain_timeout_s=self._drain_timeout_s,
                 processes=self._processes,
                 console=True,
+                records=str(self._state.records),
                 trace_endpoint=self._around.environment.get("INFERPLANE_TRACE_ENDPOINT", ""),
                 trace_ratio=self._around.environment.get("INFERPLANE_TRACE_RATIO", ""),
             )

@@ -70,6 +70,10 @@ class StateDir:
         return self.root / "decisions.jsonl"
 
     @property
+    def records(self) -> Path:
+        return self.root / "records"
+
+    @property
     def children(self) -> Path:
         return self.root / "children.json"
 

@@ -27,6 +27,8 @@ class RouterSettings:
     processes: int = 1
     """Gateway processes."""
     console: bool = False
+    records: str = ""
+    """Folder for what happens and is decided; empty: nothing is written."""
     trace_endpoint: str = ""
     """Where spans go; empty: nothing is traced."""
     trace_ratio: str = ""
@@ -57,6 +59,8 @@ def router_config(settings: RouterSettings) -> Manifest:
         config["processes"] = settings.processes
     if settings.console:
         config["console"] = True
+    if settings.records:
+        config["records"] = {"folder": settings.records}
     if settings.trace_endpoint:
         ratio = {"ratio": settings.trace_ratio} if settings.trace_ratio else {}
         config["tracing"] = {"endpoint": settings.trace_endpoint, **ratio}

@@ -50,6 +50,8 @@ class Worker:
     slots: range = range(0)
     health: Health = Health.UNKNOWN
     detail: str = ""
+    because: str = ""
+    """What made it so, one of `HealthEvent`."""
     health_until: float | None = None
     """When a suspect worker is judged again."""
     connected: bool = False
@@ -138,6 +140,8 @@ class Worker:
     def happen(self, event: HealthEvent, judged_at: float | None = None) -> None:
         """Move along the table of transitions."""
         before, self.health = self.health, after(self.health, event)
+        if self.health is not before:
+            self.because = event.value
         if self.health is Health.SUSPECT:
             self.health_until = judged_at if before is not Health.SUSPECT else self.health_until
         else:

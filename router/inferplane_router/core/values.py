@@ -218,6 +218,10 @@ class WorkerView:
     observed_tokens: int
     transport: str
     transport_degraded: bool
+    address: str = ""
+    """Of its agent, host:port."""
+    because: str = ""
+    """What made its health what it is."""
 
 
 @dataclass(frozen=True, slots=True)

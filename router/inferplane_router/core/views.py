@@ -99,4 +99,6 @@ def worker_view(worker: Worker) -> WorkerView:
         observed_tokens=trust.observed_tokens,
         transport=worker.transport,
         transport_degraded=worker.transport_degraded,
+        address=entry.http_address,
+        because=worker.because,
     )

@@ -51,6 +51,10 @@ class ServiceMeters:
     def ended(self, route: str, outcome: str) -> None:
         self._outcomes.cell(route, outcome).value += 1
 
+    def refusals(self) -> int:
+        """Return how many requests got no place, or none in time, since the start."""
+        return int(sum(cell.value for labels, cell in self._outcomes if labels[-1] in {"refused", "deadline"}))
+
     def answered(self, status: int) -> None:
         self._responses.cell(str(status)).value += 1
 

@@ -1,0 +1,167 @@
+"""The likely cause of a breach: one rule for each thing that goes wrong, the most direct first.
+
+A crash makes hand-offs fail, events stop and queues grow; so whoever explains the others goes first, and before it
+whatever began before the breach or right after.  What is left over is named as well: two things may go wrong at once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from inferplane_observability.incident.breach import Breach, Load, loads
+from inferplane_observability.incident.happening import Happening, Kind
+
+BEFORE_S: Final = 120.0
+"""A cause is looked for this long before its breach."""
+AFTER_S: Final = 15.0
+"""What is noticed late: agents and breakers wait before they believe."""
+_HANGS: Final = ("hang", "no sign of work")
+_DAMAGED: Final = ("damaged", "wrong answer")
+_MORE: Final = 1.5
+"""Times as many requests as before are a flood."""
+_FEW: Final = 3
+
+
+class Cause(StrEnum):
+    ENGINE_STUCK = "engine stuck"
+    DAMAGED = "wrong contents"
+    ENGINE_CRASHED = "engine crashed"
+    HANDOFF = "hand-offs fail"
+    SLOW = "worker slow"
+    FLOOD = "more requests than capacity"
+    FEWER = "fewer workers"
+    ROLLOUT = "rollout"
+    EVENTS = "block events missing"
+    UNKNOWN = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause and why it is thought to be one."""
+
+    cause: Cause
+    who: str
+    """Worker, or workers; empty: nobody alone."""
+    why: str
+    since: float
+    evidence: tuple[Happening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a rule looks at: what happened in the window of one breach, and its load before and during it."""
+
+    happenings: Sequence[Happening]
+    before: Sequence[Load]
+    during: Sequence[Load]
+
+    def of(self, *kinds: Kind) -> list[Happening]:
+        return [it for it in self.happenings if it.kind in kinds and it.bad]
+
+
+Rule = Callable[[Scene], Finding | None]
+
+
+def findings(happenings: Sequence[Happening], breach: Breach) -> list[Finding]:
+    """Return what explains a breach, the likeliest first; never nothing."""
+    scene = _scene(happenings, breach)
+    found = [finding for rule in RULES if (finding := rule(scene)) is not None]
+    found.sort(key=lambda it: it.since > breach.began + AFTER_S)
+    return found or [Finding(Cause.UNKNOWN, "", "nothing that was recorded explains it", breach.began)]
+
+
+def _scene(happenings: Sequence[Happening], breach: Breach) -> Scene:
+    low, high = breach.began - BEFORE_S, breach.ended + AFTER_S
+    near = [it for it in happenings if low <= it.at <= high and it.service in {breach.service, ""}]
+    steps = loads(happenings, breach.service)
+    return Scene(
+        sorted(near, key=lambda it: it.at),
+        [it for it in steps if low <= it.at < breach.began],
+        [it for it in steps if breach.began <= it.at < breach.ended],
+    )
+
+
+def _stuck(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.ENGINE, Kind.HEALTH) if _says(it, _HANGS)]
+    return _finding(Cause.ENGINE_STUCK, found, "took requests and did no work")
+
+
+def _damaged(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.ENGINE, Kind.HEALTH, Kind.BLOCKS) if _says(it, _DAMAGED)]
+    return _finding(Cause.DAMAGED, found, "gave contents that are not what they should be")
+
+
+def _crashed(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.PROCESS, Kind.ENGINE) if not _says(it, (*_HANGS, *_DAMAGED))]
+    found += [it for it in scene.of(Kind.HEALTH) if _says(it, ("is gone", "started anew"))]
+    return _finding(Cause.ENGINE_CRASHED, found, "ended and had to start anew")
+
+
+def _handoffs(scene: Scene) -> Finding | None:
+    found = scene.of(Kind.HANDOFF)
+    failed = sum(it.number("count") for it in found)
+    if failed < _FEW:
+        return None
+    return _finding(Cause.HANDOFF, found, f"gave nothing to decode with, {failed:.0f} times")
+
+
+def _slow(scene: Scene) -> Finding | None:
+    found = scene.of(Kind.SLOW) + [it for it in scene.of(Kind.HEALTH) if _says(it, ("far slower",))]
+    times = max((it.number("times") for it in found), default=0.0)
+    return _finding(Cause.SLOW, found, f"took {times:.0f} times what was predicted" if times else "fell far behind")
+
+
+def _flood(scene: Scene) -> Finding | None:
+    usual, now = _rate(scene.before), max((it.arrived for it in scene.during), default=0.0)
+    waited = max((it.queued for it in scene.during), default=0.0)
+    refused = sum(it.refused for it in scene.during)
+    if not scene.before or now < _MORE * max(usual, 1.0) or not (waited or refused):
+        return None
+    why = f"{now:.0f} requests in 5 s where {usual:.0f} were usual; {waited:.0f} waited, {refused:.0f} were refused"
+    return Finding(Cause.FLOOD, "", why, scene.during[0].at)
+
+
+def _fewer(scene: Scene) -> Finding | None:
+    went = scene.of(Kind.WORKERS)
+    plans = [it for it in scene.happenings if it.kind is Kind.PLAN]
+    why = "went" + (f" after the plan: {plans[-1].detail}" if plans else "")
+    return _finding(Cause.FEWER, went, why)
+
+
+def _rollout(scene: Scene) -> Finding | None:
+    found = [it for it in scene.happenings if it.kind is Kind.ROLLOUT]
+    return _finding(Cause.ROLLOUT, found, "workers were being replaced")
+
+
+def _events(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.TRUST, Kind.BLOCKS) if not _says(it, _DAMAGED)]
+    return _finding(Cause.EVENTS, found, "is routed to without knowing its cache")
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _stuck,
+    _damaged,
+    _crashed,
+    _handoffs,
+    _slow,
+    _flood,
+    _rollout,
+    _fewer,
+    _events,
+)
+
+
+def _finding(cause: Cause, found: Sequence[Happening], why: str) -> Finding | None:
+    if not found:
+        return None
+    who = ", ".join(dict.fromkeys(it.worker for it in found if it.worker))
+    return Finding(cause, who, f"{who} {why}".strip(), min(it.at for it in found), tuple(found))
+
+
+def _says(it: Happening, words: Iterable[str]) -> bool:
+    return any(word in it.detail for word in words)
+
+
+def _rate(steps: Sequence[Load]) -> float:
+    return sum(it.arrived for it in steps) / len(steps) if steps else 0.0

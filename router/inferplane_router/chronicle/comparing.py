@@ -1,0 +1,65 @@
+"""What happened between two looks at the core.  Pure.
+
+Problem: a core tells how things are, and an account needs what changed.  Idea: two of its statistics are compared,
+worker by worker, so that nothing on the way of a request has to write.
+Trade-off: what came and went between two looks was not seen; looks are half a second apart.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from inferplane_api.proto.router_pb2 import DecisionRecord
+from inferplane_observability.incident.happening import Happening, Kind
+from inferplane_router.core.values import Health, KvMode, Mismatch, Statistics, WorkerView
+
+_ILL: Final = frozenset({Health.SUSPECT, Health.FAILED})
+
+
+def happened(before: Statistics, after: Statistics, at: float) -> Iterator[Happening]:
+    """Yield what is different."""
+    old = {it.worker_id: it for it in before.workers}
+    new = {it.worker_id: it for it in after.workers}
+    for worker_id in old.keys() - new.keys():
+        gone = old[worker_id]
+        yield _of(gone, at, Kind.WORKERS, "went", bad=gone.health is not Health.FAILED)
+    for worker_id, worker in new.items():
+        known = old.get(worker_id)
+        yield from _came(before, worker, at) if known is None else _changed(known, worker, at)
+
+
+def _came(before: Statistics, worker: WorkerView, at: float) -> Iterator[Happening]:
+    yield _of(worker, at, Kind.WORKERS, "came")
+    others = [it for it in before.workers if (it.service, it.pool) == (worker.service, worker.pool)]
+    if others and all(it.revision != worker.revision for it in others):
+        yield _of(worker, at, Kind.ROLLOUT, f"revision {worker.revision} after {others[0].revision}")
+
+
+def _changed(before: WorkerView, after: WorkerView, at: float) -> Iterator[Happening]:
+    if before.health is not after.health:
+        why = "; ".join(filter(None, (after.because, after.detail)))
+        detail = f"{after.health.value}, was {before.health.value}: {why}"
+        yield _of(after, at, Kind.HEALTH, detail, bad=after.health in _ILL)
+    if (before.kv_mode, before.mismatch) != (after.kv_mode, after.mismatch):
+        doubted = after.kv_mode is KvMode.APPROXIMATE
+        cause = "" if after.mismatch is Mismatch.NONE else f": {after.mismatch.value} {after.mismatch_detail}".rstrip()
+        yield _of(after, at, Kind.TRUST, f"cache known {after.kv_mode.value}{cause}", bad=doubted)
+
+
+def failed_handoffs(records: Iterable[DecisionRecord], now: Statistics, at: float) -> Iterator[Happening]:
+    """Yield, for each prefill worker, how many of these requests it gave nothing to decode with."""
+    counted = Counter(
+        (f"{record.namespace}/{record.service}", address)
+        for record in records
+        for report in record.observed
+        for address in report.failed_prefill_workers
+    )
+    names = {it.address: it.worker_id for it in now.workers}
+    for (service, address), count in counted.items():
+        worker, numbers = names.get(address, address), {"count": float(count)}
+        yield Happening(at, Kind.HANDOFF, service, worker, "gave nothing to decode with", bad=True, numbers=numbers)
+
+
+def _of(worker: WorkerView, at: float, kind: Kind, detail: str, *, bad: bool = False) -> Happening:
+    service = f"{worker.namespace}/{worker.service}"
+    return Happening(at, kind, service, worker.worker_id, detail, bad=bad)

@@ -1,0 +1,87 @@
+"""Engines that go wrong on purpose: what the router wrote down names the fault and the worker."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from inferplane.happenings import of_records
+from inferplane_observability.incident.causes import Cause, Finding
+from inferplane_observability.incident.report import report
+from inferplane_router.config import Records
+from inferplane_workers.agent.config import Role
+from one_loop_service import OneLoopService, WorkerSpec, one_loop_service
+
+pytestmark = pytest.mark.slow
+FIRST = 2
+"""Number of an engine's first request from clients: the canary's is 1."""
+_AT_MOST_S = 40.0
+CRASH = [
+    WorkerSpec("d0", Role.DECODE, [{"kind": "crash", "at_request": FIRST}], own_process=True),
+    WorkerSpec("d1", Role.DECODE),
+]
+STUCK = [
+    WorkerSpec("d0", Role.DECODE, [{"kind": "hang", "at_request": FIRST}], changes={"hang_timeout": 0.5}),
+    WorkerSpec("d1", Role.DECODE),
+]
+SLOW = [
+    WorkerSpec("d0", Role.DECODE, [{"kind": "slow", "factor": 60, "at_request": FIRST + 1}]),
+    WorkerSpec("d1", Role.DECODE),
+]
+ERRORS = [{"kind": "error", "at_request": FIRST + number} for number in range(40)]
+HANDOFF = [WorkerSpec("p0", Role.PREFILL, ERRORS), WorkerSpec("d0", Role.DECODE)]
+FORGOTTEN = [{"kind": "forgotten-events", "probability": 0.5}]
+EVENTS = [WorkerSpec("d0", Role.DECODE, FORGOTTEN), WorkerSpec("d1", Role.DECODE)]
+
+
+def ask(number: int) -> dict[str, Any]:
+    words = " ".join(f"word{number}x{i}" for i in range(60))
+    return {"model": "tiny", "prompt": words, "max_tokens": 4, "ignore_eos": True, "stream": True}
+
+
+def likeliest(folder: Path) -> Finding | None:
+    if not folder.is_dir():
+        return None
+    found = report(of_records(folder), at=time.time(), around_s=600.0)
+    named = [*(finding for it in found.explained for finding in it.findings), *found.suspects]
+    known = [it for it in named if it.cause is not Cause.UNKNOWN]
+    return known[0] if known else None
+
+
+async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: str) -> Finding | None:
+    """Send requests until this is the likeliest cause, or for long enough; return what is."""
+    deadline, number = time.monotonic() + _AT_MOST_S, 0
+    while True:
+        found = likeliest(folder)
+        if time.monotonic() > deadline or (found is not None and found.cause is cause and who in found.who):
+            return found
+        await asyncio.gather(*(service.post("/v1/completions", ask(number + each)) for each in range(4)))
+        number += 4
+
+
+@pytest.mark.parametrize(
+    ("specs", "cause", "who"),
+    [
+        pytest.param(CRASH, Cause.ENGINE_CRASHED, "d0", id="crash"),
+        pytest.param(STUCK, Cause.ENGINE_STUCK, "d0", id="stuck"),
+        pytest.param(SLOW, Cause.SLOW, "d0", id="slow"),
+        pytest.param(HANDOFF, Cause.HANDOFF, "p0", id="hand-offs"),
+        pytest.param(EVENTS, Cause.EVENTS, "d0", id="events"),
+    ],
+)
+def test_a_seeded_fault_is_named(tmp_path: Path, specs: Sequence[WorkerSpec], cause: Cause, who: str) -> None:
+    folder = tmp_path / "records"
+
+    async def main() -> Finding | None:
+        async with one_loop_service(tmp_path, specs, config={"records": Records(folder)}) as service:
+            return await keep_asking(service, folder, cause, who)
+
+    found = uvloop.run(main())
+
+    # A busy machine makes a router doubt more workers than one: the one at fault must be among them.
+    assert found is not None
+    assert (found.cause, who in found.who) == (cause, True)
