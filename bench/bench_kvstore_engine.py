@@ -91,7 +91,12 @@ class Setting:
             client.close()
 
     def start_engine(self, name: str) -> None:
-        extra = {"socket": str(self.socket), "secret_file": str(self.folder / "secret"), "lookup_deadline_s": 5.0}
+        extra: dict[str, Any] = {
+            "socket": str(self.socket),
+            "secret_file": str(self.folder / "secret"),
+            "lookup_deadline_s": 5.0,
+        }
+        extra["always_fetch"] = True  # short prompts of a tiny model are faster computed
         transfer = {
             "kv_connector": "InferplaneConnector",
             "kv_connector_module_path": "inferplane_kv_connector.connector",

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from inferplane_kv_connector.envelope import Label
+from inferplane_kv_connector.keys import ANY_SPACE
 from inferplane_kv_connector.wire import PROTOCOL, Message, receive, receive_with_descriptor, send
 
 RETRY_S: Final = 2.0
@@ -46,9 +47,17 @@ class Space:
 class StoreClient:
     """One connection.  Calls are serialised; use one client per thread that must not wait for another."""
 
-    def __init__(self, address: str, *, deadline_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`address` is the path of the store's socket."""
+    def __init__(
+        self,
+        address: str,
+        *,
+        deadline_s: float,
+        space: bytes = ANY_SPACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`address` is the path of the store's socket, `space` which blocks this engine can read."""
         self._address = address
+        self._space = space
         self._deadline_s = deadline_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -57,9 +66,10 @@ class StoreClient:
         self._silent_until = 0.0
         self.failures = 0
 
-    def find(self, keys: Sequence[bytes]) -> list[str]:
-        """Return the tier of each key up to the first that is not there."""
-        return self._ask({"op": "find", "keys": _texts(keys)}, lambda reply: [str(t) for t in reply["tiers"]]) or []
+    def find(self, keys: Sequence[bytes], *, told: Message | None = None) -> list[str]:
+        """Return the tier of each key up to the first that is not there; `told`: what this engine says of itself."""
+        message = {"op": "find", "keys": _texts(keys), "told": told or {}}
+        return self._ask(message, lambda reply: [str(tier) for tier in reply["tiers"]]) or []
 
     def get(self, keys: Sequence[bytes]) -> list[Held | None]:
         """Bring blocks into the arena and hold them there; None for each that is gone."""
@@ -82,7 +92,7 @@ class StoreClient:
                 for label, offset in zip(labels, reply["places"], strict=True)
             ]
 
-        blocks = [[label.key.hex(), label.owner.hex(), label.size] for label in labels]
+        blocks = [[each.key.hex(), each.owner.hex(), each.size, each.mark, each.space.hex()] for each in labels]
         return self._ask({"op": "put", "blocks": blocks}, read) or [None] * len(labels)
 
     def commit(self, sealed: Sequence[tuple[bytes, bytes]]) -> None:
@@ -141,7 +151,7 @@ class StoreClient:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.settimeout(self._deadline_s)
             self._socket.connect(self._address)
-            send(self._socket, {"op": "hello", "version": PROTOCOL})
+            send(self._socket, {"op": "hello", "version": PROTOCOL, "space": self._space.hex()})
             reply, descriptor = receive_with_descriptor(self._socket)
             try:
                 self._arena = mmap.mmap(descriptor, int(reply["arena"]))
@@ -170,7 +180,13 @@ class StoreClient:
         self._arena = None
 
     def _held(self, key: bytes, place: dict[str, Any]) -> Held:
-        label = Label(key, bytes.fromhex(place["owner"]), int(place["size"]))
+        label = Label(
+            key,
+            bytes.fromhex(place["owner"]),
+            int(place["size"]),
+            int(place["mark"]),
+            bytes.fromhex(place["space"]),
+        )
         return Held(
             label, bytes.fromhex(place["tag"]), str(place["tier"]), self._bytes(int(place["offset"]), label.size)
         )

@@ -5,7 +5,8 @@ What the engine cannot name by tokens alone (images, embeddings) and memory that
 alone: such requests are misses.
 
 Settings (`kv_connector_extra_config`): `socket`, `secret_file`; `model`, `revision` (default: the engine's own);
-`lookup_deadline_s` (0.5), `load_deadline_s` (10), `queue_bytes` (256 MiB), `call_deadline_s` (5).
+`lookup_deadline_s` (0.5), `load_deadline_s` (10), `queue_bytes` (256 MiB), `call_deadline_s` (5);
+`always_fetch` (false): what the store has is loaded even where computing it would be faster.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -14,17 +15,20 @@ Settings (`kv_connector_extra_config`): `socket`, `secret_file`; `model`, `revis
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferplane_kv_connector.client import StoreClient
-from inferplane_kv_connector.keys import KeySpace, owner_of, root, shard
+from inferplane_kv_connector.keys import ANY_SPACE, KeySpace, owner_of, root, shard, space_of
 from inferplane_kv_connector.lookups import Lookup, Lookups
+from inferplane_kv_connector.marks import UNMARKED, Marker
 from inferplane_kv_connector.moving import Load, Mover
 from inferplane_kv_connector.planning import Move, RequestPlan, Save
 from inferplane_kv_connector.records import Records, UnknownMemoryError
+from inferplane_kv_connector.worth import Worth
 
 if TYPE_CHECKING:
     from typing import Any as KVConnectorBase_V1
@@ -51,10 +55,13 @@ class Settings:
     secret: bytes
     model: str
     revision: str
+    mark_revision: str
+    """The revision as routers know it."""
     lookup_deadline_s: float
     load_deadline_s: float
     call_deadline_s: float
     queue_bytes: int
+    always_fetch: bool
 
     @staticmethod
     def of(config: Any) -> "Settings":
@@ -65,10 +72,12 @@ class Settings:
             secret=Path(given("secret_file", "")).read_bytes().strip(),
             model=str(given("model", model.model)),
             revision=str(given("revision", model.revision or "")),
+            mark_revision=str(given("revision", "")),
             lookup_deadline_s=float(given("lookup_deadline_s", 0.5)),
             load_deadline_s=float(given("load_deadline_s", 10.0)),
             call_deadline_s=float(given("call_deadline_s", 5.0)),
             queue_bytes=int(given("queue_bytes", 256 << 20)),
+            always_fetch=bool(given("always_fetch", 0)),
         )
 
 
@@ -91,6 +100,10 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
         if not self._usable:
             _log.warning("the KV store is off: this model has several kinds of attention")
         self._space = _space(vllm_config, kv_cache_config, self._settings) if self._usable else None
+        self._space_name = space_of(self._space) if self._space is not None else ANY_SPACE
+        self._worth = Worth(
+            self._space.block_size if self._space is not None else 1, always=self._settings.always_fetch
+        )
         self._plans: dict[str, RequestPlan] = {}
         self._lookups_by_request: dict[str, Lookup] = {}
         self._requests: dict[str, Any] = {}
@@ -101,7 +114,7 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
         self._finished: list[Load] = []
 
     def _client(self) -> StoreClient:
-        return StoreClient(self._settings.socket, deadline_s=self._settings.call_deadline_s)
+        return StoreClient(self._settings.socket, deadline_s=self._settings.call_deadline_s, space=self._space_name)
 
     # ---------------------------------------------------------------- scheduler
 
@@ -118,20 +131,21 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
             self._space.block_size,
             request.num_prompt_tokens,
             guesses=self._config.speculative_config is not None,
+            marker=None if adapter else self._marker(salt),
         )
         keys = plan.name(request.prompt_token_ids)
         self._plans[request.request_id] = plan
         self._requests[request.request_id] = request
-        self._lookups_by_request[request.request_id] = self._lookups.start(keys)
+        self._lookups_by_request[request.request_id] = self._lookups.start(keys, self._worth.told())
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
         plan = self._plans.get(request.request_id)
         if plan is None or not plan.may_load or request.skip_reading_prefix_cache:
             return 0, False
-        found = self._lookups.poll(self._lookups_by_request[request.request_id])
-        if found is None:
+        tiers = self._lookups.poll(self._lookups_by_request[request.request_id])
+        if tiers is None:
             return None, False
-        tokens = plan.offer(found, num_computed_tokens, request.num_tokens)
+        tokens = plan.offer(tiers, num_computed_tokens, request.num_tokens, self._worth)
         return tokens, tokens > 0
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -141,6 +155,9 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
         moves = plan.load(blocks.get_block_ids()[0], num_external_tokens)
         if moves:
             self._loads.append((request.request_id, tuple(moves)))
+            tiers = self._lookups_by_request[request.request_id].tiers or []
+            begin = plan.load_from
+            self._worth.load_began(request.request_id, tiers[begin : begin + len(moves)], time.monotonic())
 
     def build_connector_meta(self, scheduler_output: Any) -> StepMoves:
         step = StepMoves(self._loads)
@@ -152,13 +169,28 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
             anew = request in cached.resumed_req_ids
             blocks, computed = cached.new_block_ids[index], cached.num_computed_tokens[index]
             self._advance(step, scheduler_output, request, blocks, computed, anew=anew)
+        self._worth.step_began(scheduler_output.total_num_scheduled_tokens, time.monotonic())
         return step
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        for request in connector_output.finished_recving or ():
+            self._worth.load_ended(request, time.monotonic())
+
+    def take_events(self) -> Iterable[Any]:
+        # The engine asks after each step, which is how its end is known here.
+        self._worth.step_ended(time.monotonic())
+        return ()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         del block_ids
         for known in (self._plans, self._requests, self._lookups_by_request):
             known.pop(request.request_id, None)
+        self._worth.forget(request.request_id)
         return False, None
+
+    def _marker(self, salt: str) -> Marker:
+        assert self._space is not None  # noqa: S101 - requests are planned only with one
+        return Marker.of(self._settings.model, self._settings.mark_revision, self._space.block_size, salt)
 
     def _advance(self, step: StepMoves, output: Any, request: str, blocks: Any, computed: int, *, anew: bool) -> None:
         plan = self._plans.get(request)
@@ -181,7 +213,13 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
             return
         settings = self._settings
         self._mover = Mover(
-            records, self._client(), self._client(), settings.secret, settings.queue_bytes, time.monotonic
+            records=records,
+            loading=self._client(),
+            saving=self._client(),
+            secret=settings.secret,
+            space=self._space_name,
+            most_queued=settings.queue_bytes,
+            clock=time.monotonic,
         )
         self._mover.start()
 
@@ -208,9 +246,14 @@ class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base
         if self._mover is None:
             return
         step: StepMoves = self._get_connector_metadata()
-        mine = [Save(shard(each.key, self._rank, self._world), each.block, each.owner) for each in step.saves]
+        mine = [self._part(each) for each in step.saves]
         if mine:
             self._mover.save(mine)
+
+    def _part(self, save: Save) -> Save:
+        # One of the parts stands for the block among routers.
+        mark = UNMARKED if self._rank else save.mark
+        return Save(shard(save.key, self._rank, self._world), save.block, save.owner, mark)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         del finished_req_ids

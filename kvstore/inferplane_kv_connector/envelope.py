@@ -16,12 +16,13 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from inferplane_kv_connector.keys import KEY_BYTES, OWNER_BYTES
+from inferplane_kv_connector.keys import ANY_SPACE, KEY_BYTES, OWNER_BYTES, SPACE_BYTES
+from inferplane_kv_connector.marks import UNMARKED
 
 MAGIC: Final = b"IPKV"
-VERSION: Final = 1
+VERSION: Final = 2
 TAG_BYTES: Final = 32
-_FIELDS: Final = struct.Struct(f"<4sHHQ{KEY_BYTES}s{OWNER_BYTES}s")
+_FIELDS: Final = struct.Struct(f"<4sHHQ{KEY_BYTES}s{OWNER_BYTES}sQ{SPACE_BYTES}s")
 _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = 128
 _TAG_AT: Final = _FIELDS.size
@@ -38,6 +39,10 @@ class Label:
     owner: bytes
     size: int
     """Bytes without the header."""
+    mark: int = UNMARKED
+    """The block's name among routers."""
+    space: bytes = ANY_SPACE
+    """Which engines can read it (see `keys.space_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +75,11 @@ def unpack(raw: bytes | memoryview) -> Header | None:
     body = bytes(raw[:_CRC_AT])
     if _CRC.unpack(raw[_CRC_AT : _CRC_AT + _CRC.size])[0] != zlib.crc32(body):
         return None
-    magic, version, _, size, key, owner = _FIELDS.unpack(body[:_TAG_AT])
+    magic, version, _, size, key, owner, mark, space = _FIELDS.unpack(body[:_TAG_AT])
     if magic != MAGIC or version != VERSION:
         return None
-    return Header(Label(key, owner, size), body[_TAG_AT:])
+    return Header(Label(key, owner, size, mark, space), body[_TAG_AT:])
 
 
 def _fields(label: Label) -> bytes:
-    return _FIELDS.pack(MAGIC, VERSION, 0, label.size, label.key, label.owner)
+    return _FIELDS.pack(MAGIC, VERSION, 0, label.size, label.key, label.owner, label.mark, label.space)

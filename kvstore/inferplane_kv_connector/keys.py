@@ -20,6 +20,8 @@ KEY_BYTES: Final = 32
 OWNER_BYTES: Final = 8
 NOBODY: Final = bytes(OWNER_BYTES)
 """Owner of blocks without a tenant."""
+SPACE_BYTES: Final = 8
+ANY_SPACE: Final = bytes(SPACE_BYTES)
 _PERSON: Final = b"inferplane-kv-1"
 _SALT_MARK: Final = "ip-"
 
@@ -44,6 +46,11 @@ class KeySpace:
 def root(space: KeySpace, *, adapter: str = "", salt: str = "") -> bytes:
     """Return what the first block of a prompt builds upon.  `adapter` names the adapter and its revision."""
     return _digest(str(field).encode() for field in (*astuple(space), adapter, salt))
+
+
+def space_of(space: KeySpace) -> bytes:
+    """Return a short name (8 bytes) of the engines that can read each other's blocks."""
+    return root(space)[:SPACE_BYTES]
 
 
 def extend(parent: bytes, tokens: Sequence[int], block_size: int) -> list[bytes]:

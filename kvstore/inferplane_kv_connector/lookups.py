@@ -12,6 +12,7 @@ from typing import Final
 
 from inferplane_kv_connector.client import StoreClient
 from inferplane_kv_connector.keys import shard
+from inferplane_kv_connector.wire import TIERS, Message
 
 WAITING: Final = 1024
 """Lookups that may wait; more are answered "nothing" at once."""
@@ -22,8 +23,10 @@ class Lookup:
     keys: tuple[bytes, ...]
     asked_at: float
     """Seconds of the clock."""
-    found: int | None = None
-    """Blocks that are there, from the first; None: not known yet."""
+    told: Message
+    """What this engine says of itself to the store."""
+    tiers: list[str] | None = None
+    """Where the blocks lie that are there, from the first; None: not known yet."""
 
 
 @dataclass(slots=True)
@@ -38,10 +41,10 @@ class Lookups:
     _queue: "queue.Queue[Lookup | None]" = field(default_factory=lambda: queue.Queue(WAITING), init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
-    def start(self, keys: Sequence[bytes]) -> Lookup:
-        lookup = Lookup(tuple(keys), self.clock())
+    def start(self, keys: Sequence[bytes], told: Message | None = None) -> Lookup:
+        lookup = Lookup(tuple(keys), self.clock(), told or {})
         if not keys:
-            lookup.found = 0
+            lookup.tiers = []
             return lookup
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="inferplane-kv-lookup", daemon=True)
@@ -49,14 +52,14 @@ class Lookups:
         try:
             self._queue.put_nowait(lookup)
         except queue.Full:
-            lookup.found = 0
+            lookup.tiers = []
         return lookup
 
-    def poll(self, lookup: Lookup) -> int | None:
+    def poll(self, lookup: Lookup) -> list[str] | None:
         """Return the answer; None while it may still come in time."""
-        if lookup.found is None and self.clock() - lookup.asked_at > self.deadline_s:
-            lookup.found = 0
-        return lookup.found
+        if lookup.tiers is None and self.clock() - lookup.asked_at > self.deadline_s:
+            lookup.tiers = []
+        return lookup.tiers
 
     def stop(self) -> None:
         self._queue.put(None)
@@ -66,11 +69,22 @@ class Lookups:
 
     def _run(self) -> None:
         while (lookup := self._queue.get()) is not None:
-            if lookup.found is None:
+            if lookup.tiers is None:
                 self._ask(lookup)
 
     def _ask(self, lookup: Lookup) -> None:
         parts = [shard(key, rank, self.world) for key in lookup.keys for rank in range(self.world)]
-        found = len(self.client.find(parts)) // self.world
-        if lookup.found is None:  # not given up meanwhile
-            lookup.found = found
+        found = self.client.find(parts, told=lookup.told)
+        if lookup.tiers is None:  # not given up meanwhile
+            lookup.tiers = [
+                _slowest(found[at : at + self.world]) for at in range(0, _whole(found, self.world), self.world)
+            ]
+
+
+def _whole(found: Sequence[str], world: int) -> int:
+    return len(found) // world * world
+
+
+def _slowest(tiers: Sequence[str]) -> str:
+    """Name a block by the part of it that comes last."""
+    return max(tiers, key=lambda tier: TIERS.index(tier) if tier in TIERS else len(TIERS))

@@ -68,6 +68,8 @@ class Mover:
     loading: StoreClient
     saving: StoreClient
     secret: bytes
+    space: bytes
+    """Which engines can read what is saved."""
     most_queued: int
     """Bytes on their way out, at most."""
     clock: Callable[[], float]
@@ -113,7 +115,7 @@ class Mover:
         if not taken:
             return
         size = self.records.record_bytes
-        labels = tuple(Label(each.key, each.owner, size) for each in taken)
+        labels = tuple(Label(each.key, each.owner, size, each.mark, self.space) for each in taken)
         parts = self.records.gather([each.block for each in taken])
         self._copied += size * len(taken)
         self._saves.put(_Copied(labels, parts, _event(parts[0]), size * len(taken)))

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferplane_kv_connector.keys import extend
+from inferplane_kv_connector.marks import UNMARKED, Marker
+from inferplane_kv_connector.worth import Worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Save:
     key: bytes
     block: int
     owner: bytes
+    mark: int = UNMARKED
 
 
 @dataclass(slots=True)
@@ -40,12 +43,17 @@ class RequestPlan:
     prompt_tokens: int
     guesses: bool
     """The engine guesses tokens."""
+    marker: Marker | None = None
+    """None: routers have no names for these blocks."""
     keys: list[bytes] = field(default_factory=list[bytes])
+    marks: list[int] = field(default_factory=list[int])
     blocks: list[int] = field(default_factory=list[int])
     """The engine's block numbers, from the request's first block."""
     saved: int = 0
     """Blocks from the first that need no saving any more."""
     may_load: bool = True
+    wanted: int | None = None
+    """Blocks from the first that are worth loading; None: not asked yet."""
     load_from: int = 0
     """Block at which an offered load begins."""
 
@@ -54,20 +62,25 @@ class RequestPlan:
         known = len(self.keys)
         if len(tokens) // self.block_size > known:
             parent = self.keys[-1] if known else self.root
-            self.keys += extend(parent, tokens[known * self.block_size :], self.block_size)
+            new = tokens[known * self.block_size :]
+            self.keys += extend(parent, new, self.block_size)
+            if self.marker is not None:
+                self.marks += self.marker.extend(self.marks, new)
         return self.keys
 
-    def offer(self, found: int, computed: int, tokens: int) -> int:
-        """Return how many tokens can be loaded after the `computed` ones, given that the store has `found` blocks.
+    def offer(self, tiers: Sequence[str], computed: int, tokens: int, worth: Worth) -> int:
+        """Return how many tokens to load after the `computed` ones, given where the store has the first blocks.
 
         The last token is always left to the engine: its output is what the request waits for.
         """
-        self.saved = max(self.saved, found)
-        usable = min(found * self.block_size, (tokens - 1) // self.block_size * self.block_size)
-        if not self.may_load or computed % self.block_size or usable <= computed:
+        self.saved = max(self.saved, len(tiers))
+        first, usable = computed // self.block_size, min(len(tiers), (tokens - 1) // self.block_size)
+        if not self.may_load or computed % self.block_size or usable <= first:
             return 0
-        self.load_from = computed // self.block_size
-        return usable - computed
+        if self.wanted is None:
+            self.wanted = first + worth.choose(tiers[first:usable])
+        self.load_from = first
+        return max(0, min(usable, self.wanted) - first) * self.block_size
 
     def load(self, blocks: Sequence[int], tokens: int) -> list[Move]:
         """Return the moves of an offered load, now that the engine has made room for `tokens` tokens."""
@@ -94,4 +107,7 @@ class RequestPlan:
         self.name(tokens[: whole * self.block_size])
         new = range(self.saved, whole)
         self.saved = whole
-        return [Save(self.keys[index], self.blocks[index], self.owner) for index in new]
+        return [Save(self.keys[index], self.blocks[index], self.owner, self._mark(index)) for index in new]
+
+    def _mark(self, index: int) -> int:
+        return self.marks[index] if self.marks else UNMARKED

@@ -5,13 +5,14 @@ the memory without sharing a folder with the store.
 
 | request | reply |
 |---|---|
-| `hello {version}` | `{arena: bytes}` and the descriptor |
-| `find {keys}` | `{tiers}`: where each is, up to the first that is nowhere |
+| `hello {version, space}` | `{arena: bytes}` and the descriptor |
+| `find {keys, told}` | `{tiers}`: where each is, up to the first that is nowhere; `told`: see `worth` |
 | `get {keys}` | `{places}`: offset, size, owner, tag, tier of each, held until `release`; null for what is gone |
 | `release {keys, bad}` | `{}`: `bad` were not what their tags say |
-| `put {blocks: [[key, owner, size]]}` | `{places}`: offset where the bytes go; null: not wanted |
+| `put {blocks: [[key, owner, size, mark, space]]}` | `{places}`: offset where the bytes go; null: not wanted |
 | `commit {blocks: [[key, tag]]}` | `{}`: from now on others find them |
 | `abort {keys}` | `{}` |
+| `watch {since, wait_s}` | what changed of the marks in each tier, see `inferplane_kvstore.watching` |
 | `stat`, `list {limit}`, `verify`, `purge {owner}`, `pin {keys, on}`, `drain {tier}` | for people |
 """
 
@@ -20,10 +21,13 @@ import socket
 import struct
 from typing import Any, Final, TypeAlias
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
+TIERS: Final = ("dram", "ssd", "redis")
+"""Fastest first."""
 MOST_BYTES: Final = 64 << 20
 """Longest message."""
 _LENGTH: Final = struct.Struct("<I")
+LENGTH_BYTES: Final = _LENGTH.size
 Message: TypeAlias = dict[str, Any]
 
 
@@ -31,9 +35,22 @@ class WireError(ConnectionError):
     """The other side said what is no message, or went away."""
 
 
-def send(to: socket.socket, message: Message, *, descriptor: int | None = None) -> None:
+def frame(message: Message) -> bytes:
+    """Return a message as it travels."""
     raw = json.dumps(message, separators=(",", ":")).encode()
-    framed = _LENGTH.pack(len(raw)) + raw
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def length_of(head: bytes) -> int:
+    """Read how long the message behind these `LENGTH_BYTES` is.  Raises WireError when it is too long."""
+    size: int = _LENGTH.unpack(head)[0]
+    if size > MOST_BYTES:
+        raise WireError(f"a message of {size} bytes: at most {MOST_BYTES} are allowed")
+    return size
+
+
+def send(to: socket.socket, message: Message, *, descriptor: int | None = None) -> None:
+    framed = frame(message)
     if descriptor is None:
         to.sendall(framed)
         return
@@ -43,7 +60,7 @@ def send(to: socket.socket, message: Message, *, descriptor: int | None = None) 
 
 def receive(source: socket.socket) -> Message:
     """Raise WireError when the other side has gone or speaks nonsense, TimeoutError when it is silent."""
-    return _decoded(_exactly(source, _LENGTH.unpack(_exactly(source, _LENGTH.size))[0]))
+    return decoded(_exactly(source, length_of(_exactly(source, LENGTH_BYTES))))
 
 
 def receive_with_descriptor(source: socket.socket) -> tuple[Message, int]:
@@ -52,12 +69,10 @@ def receive_with_descriptor(source: socket.socket) -> tuple[Message, int]:
     if not descriptors:
         raise WireError("the store sent no memory: another program listens there, or another version")
     head += _exactly(source, _LENGTH.size - len(head))
-    return _decoded(_exactly(source, _LENGTH.unpack(head)[0])), descriptors[0]
+    return decoded(_exactly(source, length_of(head))), descriptors[0]
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
-    if size > MOST_BYTES:
-        raise WireError(f"a message of {size} bytes: at most {MOST_BYTES} are allowed")
     got = bytearray()
     while len(got) < size:
         piece = source.recv(size - len(got))
@@ -67,7 +82,8 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     return bytes(got)
 
 
-def _decoded(raw: bytes) -> Message:
+def decoded(raw: bytes) -> Message:
+    """Raise WireError."""
     try:
         message: Any = json.loads(raw)
     except ValueError as error:

@@ -1,6 +1,7 @@
 """Composition root: makes tiers, store, writers and server, and owns their start and end."""
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from inferplane_kvstore.session import Session
 from inferplane_kvstore.spilling import spillers
 from inferplane_kvstore.store import Store
 from inferplane_kvstore.stretch import DiskStretch, MemoryStretch
+from inferplane_kvstore.watching import Watching
 
 READERS: Final = 4
 """Blocks read from disk at once, for all engines."""
@@ -42,7 +44,8 @@ def running(config: StoreConfig, *, clock: Callable[[], float] = time.monotonic)
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         promoter = Promoter(store, readers)
         inspector = Inspector(store, writers)
-        server = Server(config.socket, arena.descriptor, lambda: Session(store, promoter, inspector))
+        watching = Watching(store, inspector.stat, host=socket.gethostname())
+        server = Server(config.socket, arena.descriptor, lambda: Session(store, promoter, inspector, watching))
         for writer in writers:
             writer.start()
         server.start()
@@ -50,6 +53,7 @@ def running(config: StoreConfig, *, clock: Callable[[], float] = time.monotonic)
         try:
             yield Running(store, inspector)
         finally:
+            store.close()
             server.stop()
             for writer in writers:
                 writer.stop()

@@ -1,12 +1,13 @@
 """What happened since the start, by tier: the figures of `stat` and of a KVStore's status."""
 
+from bisect import bisect_left
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
-DRAM: Final = "dram"
-SSD: Final = "ssd"
-REDIS: Final = "redis"
-TIERS: Final = (DRAM, SSD, REDIS)
+from inferplane_kv_connector.wire import TIERS
+from inferplane_runtime.metrics.buckets import FETCH_S
+
+DRAM, SSD, REDIS = TIERS
 
 
 @dataclass(slots=True)
@@ -21,6 +22,18 @@ class TierCounts:
     """Operations that the medium failed."""
     dropped: int = 0
     """Blocks that were to be written and were not: the queue was full, or there was no room."""
+    read_bytes: int = 0
+    """Bytes brought from here into DRAM."""
+    reads: list[int] = field(default_factory=lambda: [0] * (len(FETCH_S) + 1))
+    """Reads by how long they took: one for each bound of `FETCH_S`, and one above."""
+    read_s: float = 0.0
+    """Seconds that reads took."""
+
+    def note_read(self, size: int, took_s: float) -> None:
+        """Count a read of a batch of blocks."""
+        self.read_bytes += size
+        self.read_s += took_s
+        self.reads[bisect_left(FETCH_S, took_s)] += 1
 
 
 @dataclass(slots=True)

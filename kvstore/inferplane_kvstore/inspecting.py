@@ -37,7 +37,16 @@ class Inspector:
             if store.remote is not None:
                 tiers.append({"name": REDIS, "usedBytes": remote, "reachable": remote is not None})
             owners = {owner.hex(): size for owner, size in store.ledger.used().items()}
-            return {"tiers": tiers, "counters": store.counters.as_json(), "owners": owners}
+            return {
+                "tiers": tiers,
+                "counters": store.counters.as_json(),
+                "owners": owners,
+                "engines": list(store.told.values()),
+                "worth": {
+                    name: sum((int(told.get(name, 0)) for told in store.told.values()), before)
+                    for name, before in store.worth.items()
+                },
+            }
 
     def listing(self, message: Message) -> Message:
         """List blocks, hottest first."""
@@ -90,6 +99,8 @@ class Inspector:
     def expire(self, _: Message) -> Message:
         """Forget what was not used for as long as the configuration says."""
         then = self._store.clock() - self._store.config.ttl_s
+        with self._store.changed:
+            self._store.remote_marks.expire(self._store.clock())
         return {"expired": self._forget(lambda entry: entry.used_at < then and not entry.pinned, remote=False)}
 
     def pin(self, message: Message) -> Message:
@@ -117,6 +128,8 @@ class Inspector:
         known = list(dict.fromkeys([*dram, *ssd]))
         if remote and store.remote is not None:
             store.remote.delete(known)
+            with store.changed:
+                store.remote_marks.missed(known)
         return len(known)
 
     def _local(self) -> list[tuple[str, TierIndex]]:
@@ -131,6 +144,7 @@ class Inspector:
             "usedBytes": space.used,
             "blocks": len(index.entries),
             "evictions": index.evictions,
+            "refused": index.refused,
         }
 
 

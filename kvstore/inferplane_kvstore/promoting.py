@@ -42,10 +42,12 @@ class Promoter:
                 if below is not None and above is not None:
                     store.ssd.hold(below)
                     jobs.append((below, above))
+        began = store.clock()
         for (below, above), whole in zip(jobs, self._executor.map(self._read, jobs), strict=True):
             self._finish(above, below.tag if whole else None)
             with store.changed:
                 store.ssd.let_go(below)
+        self._timed(SSD, [above for _, above in jobs], began)
 
     def _read(self, job: tuple[Entry, Entry]) -> bool:
         below, above = job
@@ -73,8 +75,20 @@ class Promoter:
                 if entry is not None:
                     jobs.append(entry)
         wanted = [(job.label.key, store.arena.payload(job.offset, job.label.size)) for job in jobs]
+        began = store.clock()
         for job, header in zip(jobs, store.remote.fetch(wanted), strict=True):
             self._finish(job, header.tag if header is not None and header.label == job.label else None)
+        self._timed(REDIS, jobs, began)
+        with store.changed:
+            store.remote_marks.seen([job.label for job in jobs if job.state is State.READY], store.clock())
+            store.changed.notify_all()
+
+    def _timed(self, tier: str, jobs: Sequence[Entry], began: float) -> None:
+        store = self._store
+        whole = sum(job.label.size for job in jobs if job.state is State.READY)
+        if whole:
+            with store.changed:
+                store.counters.tiers[tier].note_read(whole, store.clock() - began)
 
     def _finish(self, entry: Entry, tag: bytes | None) -> None:
         store = self._store

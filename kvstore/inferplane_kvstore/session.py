@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from inferplane_kv_connector.envelope import HEADER_BYTES, Label
-from inferplane_kv_connector.keys import KEY_BYTES, OWNER_BYTES
+from inferplane_kv_connector.keys import ANY_SPACE, KEY_BYTES, OWNER_BYTES, SPACE_BYTES
 from inferplane_kv_connector.wire import PROTOCOL, Message
 from inferplane_kvstore.counters import DRAM
 from inferplane_kvstore.inspecting import Inspector
 from inferplane_kvstore.promoting import Promoter
 from inferplane_kvstore.store import Store
 from inferplane_kvstore.tier_index import Entry
+from inferplane_kvstore.watching import Watching
 
 MOST_KEYS: Final = 100_000
 
@@ -25,10 +26,11 @@ class BadRequestError(ValueError):
 class Session:
     """Answers messages in order.  Not thread-safe: a connection has one thread."""
 
-    def __init__(self, store: Store, promoter: Promoter, inspector: Inspector) -> None:
+    def __init__(self, store: Store, promoter: Promoter, inspector: Inspector, watching: Watching) -> None:
         self._store = store
         self._promoter = promoter
         self._inspector = inspector
+        self._space = ANY_SPACE
         self._held: dict[bytes, list[Entry]] = {}
         self._writing: set[bytes] = set()
         self._answers: Mapping[str, Callable[[Message], Message]] = {
@@ -38,6 +40,7 @@ class Session:
             "put": self._put,
             "commit": self._commit,
             "abort": self._abort,
+            "watch": watching.watch,
         }
 
     def answer(self, message: Message) -> Message:
@@ -54,6 +57,10 @@ class Session:
             raise BadRequestError(f"{op}: {error!r}") from error
 
     def end(self) -> None:
+        with self._store.changed:
+            self._store.engine_gone(id(self))
+            self._store.journal.gone(self._space)
+            self._store.changed.notify_all()
         for entries in self._held.values():
             for entry in entries:
                 self._store.release(entry, bad=False)
@@ -65,9 +72,17 @@ class Session:
     def _hello(self, message: Message) -> Message:
         if message.get("version") != PROTOCOL:
             raise BadRequestError(f"version: {message.get('version')!r} is not {PROTOCOL}; use the same release")
+        with self._store.changed:
+            self._store.journal.gone(self._space)
+            self._space = _sized(str(message.get("space", ANY_SPACE.hex())), SPACE_BYTES)
+            self._store.journal.connected(self._space)
+            self._store.changed.notify_all()
         return {"arena": self._store.arena.capacity}
 
     def _find(self, message: Message) -> Message:
+        told = message.get("told")
+        if told:
+            self._store.told[id(self)] = dict(told)
         return {"tiers": self._store.find(_keys(message["keys"]))}
 
     def _get(self, message: Message) -> Message:
@@ -90,8 +105,8 @@ class Session:
 
     def _put(self, message: Message) -> Message:
         places: list[int | None] = []
-        for key, owner, size in message["blocks"]:
-            label = Label(_key(key), _owner(owner), int(size))
+        for key, owner, size, mark, space in message["blocks"]:
+            label = Label(_key(key), _owner(owner), int(size), _mark(mark), _sized(space, SPACE_BYTES))
             offset = self._store.put(label)
             if offset is not None:
                 self._writing.add(label.key)
@@ -119,6 +134,8 @@ def _place(entry: Entry) -> dict[str, Any]:
         "offset": entry.offset + HEADER_BYTES,
         "size": entry.label.size,
         "owner": entry.label.owner.hex(),
+        "mark": entry.label.mark,
+        "space": entry.label.space.hex(),
         "tag": entry.tag.hex(),
         "tier": entry.origin or DRAM,
     }
@@ -136,6 +153,12 @@ def _key(text: str) -> bytes:
 
 def _owner(text: str) -> bytes:
     return _sized(text, OWNER_BYTES)
+
+
+def _mark(number: object) -> int:
+    if not isinstance(number, int) or not 0 <= number < 1 << 64:
+        raise BadRequestError(f"{number!r} is no mark of 64 bits")
+    return number
 
 
 def _sized(text: str, size: int) -> bytes:

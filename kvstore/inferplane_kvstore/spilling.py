@@ -179,13 +179,26 @@ class RemoteWriter:
         if self._failures != self._remote.failures:
             self._known.clear()
             self._failures = self._remote.failures
+            self._mark_none()
         fresh = [entry for entry in entries if entry.origin != REDIS and entry.label.key not in self._known]
         taken = self._remote.store([(e.label.key, arena.record(e.offset, e.label.size)) for e in fresh])
         if taken == len(fresh):
             self._known.update(dict.fromkeys(entry.label.key for entry in fresh))
+            self._mark(fresh)
         while len(self._known) > QUEUE:
             del self._known[next(iter(self._known))]
         return taken
+
+    def _mark(self, written: Sequence[Entry]) -> None:
+        store = self._store
+        with store.changed:
+            store.remote_marks.seen([entry.label for entry in written], store.clock())
+            store.changed.notify_all()
+
+    def _mark_none(self) -> None:
+        with self._store.changed:
+            self._store.remote_marks.clear()
+            self._store.changed.notify_all()
 
     def forget(self, keys: Sequence[bytes], /) -> None:
         """Nothing: whoever forgets asks the server itself."""

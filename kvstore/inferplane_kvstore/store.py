@@ -11,7 +11,7 @@ Invariant: a block is found only after its bytes are complete, and its slot is n
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -19,9 +19,11 @@ from inferplane_kv_connector.envelope import Header, Label
 from inferplane_kvstore.config import StoreConfig
 from inferplane_kvstore.counters import DRAM, REDIS, SSD, Counters
 from inferplane_kvstore.errors import TierError
+from inferplane_kvstore.journal import Journal
 from inferplane_kvstore.ledger import Ledger
 from inferplane_kvstore.policies import POLICIES
 from inferplane_kvstore.remote import Remote
+from inferplane_kvstore.remote_marks import RemoteMarks
 from inferplane_kvstore.sketch import FrequencySketch
 from inferplane_kvstore.space import PAGE, Space
 from inferplane_kvstore.stretch import DiskStretch, MemoryStretch, survivors
@@ -29,6 +31,7 @@ from inferplane_kvstore.tier_index import Entry, Reservation, State, TierIndex
 
 _MOST_REGION: Final = 64 << 20
 _REGIONS: Final = 8
+WORTH: Final = ("fetched", "declined")
 _TYPICAL_BLOCK: Final = 256 << 10
 """Bytes; only sizes the frequency sketch."""
 _log = structlog.get_logger()
@@ -54,11 +57,18 @@ class Store:
         self.changed = threading.Condition()
         """The lock of all books; notified when a block becomes readable or goes."""
         self.counters = Counters()
+        self.journal = Journal()
+        self.remote_marks = RemoteMarks(self.journal, config.ttl_s)
+        self.told: dict[int, dict[str, Any]] = {}
+        """What connected engines said of themselves last, by session."""
+        self.worth = dict.fromkeys(WORTH, 0)
+        """Sums over engines that have gone."""
         self.ledger = Ledger(config.quotas)
         blocks = (config.dram.capacity + (config.ssd.capacity if config.ssd else 0)) // _TYPICAL_BLOCK
         self.sketch = FrequencySketch(blocks)
-        self.dram = self._tier(config.dram.capacity)
-        self.ssd = self._tier(config.ssd.capacity) if config.ssd and disk is not None else None
+        self.dram = self._tier(DRAM, config.dram.capacity)
+        self.ssd = self._tier(SSD, config.ssd.capacity) if config.ssd and disk is not None else None
+        self.closing = False
         self.hot: Callable[[Sequence[bytes]], None] = lambda _: None
         self._adopt()
 
@@ -69,9 +79,11 @@ class Store:
                 self.sketch.record(key)
             tiers = self._local_run(keys)
         while self.remote is not None and len(tiers) < len(keys):
-            found = self.remote.present(keys[len(tiers) :])
+            asked = keys[len(tiers) :]
+            found = self.remote.present(asked)
             tiers += [REDIS] * found
             with self.changed:
+                self.remote_marks.missed(asked[found : found + 1])
                 more = self._local_run(keys[len(tiers) :])
             tiers += more
             if not found or not more:
@@ -79,6 +91,18 @@ class Store:
         self._count(len(keys), tiers)
         self.hot([key for key, tier in zip(keys, tiers, strict=False) if tier == DRAM])
         return tiers
+
+    def engine_gone(self, session: int) -> None:
+        """Keep what an engine counted.  Needs the lock."""
+        said = self.told.pop(session, {})
+        for name in WORTH:
+            self.worth[name] += int(said.get(name, 0))
+
+    def close(self) -> None:
+        """Let nobody wait for changes any more."""
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
 
     def put(self, label: Label) -> int | None:
         """Return where the bytes of a block go (its header's offset); None when it is here or there is no room."""
@@ -191,16 +215,27 @@ class Store:
         if tier == REDIS and self.remote is not None:
             self.remote.delete([entry.label.key])
 
-    def _tier(self, capacity: int) -> TierIndex:
+    def _tier(self, name: str, capacity: int) -> TierIndex:
         region = min(_MOST_REGION, capacity // _REGIONS // PAGE * PAGE)
-        return TierIndex(Space(capacity, region), self.ledger, lambda: POLICIES[self.config.policy](self.sketch))
+        return TierIndex(
+            Space(capacity, region),
+            self.ledger,
+            lambda: POLICIES[self.config.policy](self.sketch),
+            on_ready=lambda label: self._tell(self.journal.stored, name, label),
+            on_gone=lambda label: self._tell(self.journal.removed, name, label),
+        )
+
+    def _tell(self, note: Callable[[str, Label], None], tier: str, label: Label) -> None:
+        note(tier, label)
+        self.changed.notify_all()
 
     def _adopt(self) -> None:
         """Take over what a store before this one left in memory and on disk."""
         now = self.clock()
-        for header_offset, header in survivors(self.arena, self.dram.space):
-            if not self.dram.adopt(header, header_offset, now):
-                self.arena.blank([header_offset])
-        if self.disk is not None and self.ssd is not None:
-            for offset, header in survivors(self.disk, self.ssd.space):
-                self.ssd.adopt(header, offset, now)
+        with self.changed:
+            for header_offset, header in survivors(self.arena, self.dram.space):
+                if not self.dram.adopt(header, header_offset, now):
+                    self.arena.blank([header_offset])
+            if self.disk is not None and self.ssd is not None:
+                for offset, header in survivors(self.disk, self.ssd.space):
+                    self.ssd.adopt(header, offset, now)

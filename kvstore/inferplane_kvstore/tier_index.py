@@ -62,6 +62,11 @@ class TierIndex:
     entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry], init=False)
     _pools: dict[tuple[bytes, int], Policy] = field(default_factory=dict[tuple[bytes, int], Policy], init=False)
     evictions: int = field(default=0, init=False)
+    refused: int = field(default=0, init=False)
+    """Blocks that had no room because their owner's quota was full."""
+    on_ready: Callable[[Label], None] = field(default=lambda _: None)
+    on_gone: Callable[[Label], None] = field(default=lambda _: None)
+    """Told of every block that is found from now on, or no longer."""
 
     def look(self, key: bytes) -> Entry | None:
         entry = self.entries.get(key)
@@ -76,6 +81,7 @@ class TierIndex:
         account = self.ledger.account(label.owner)
         while self.ledger.over(label.owner, stride):
             if not self._evict((account, stride), evicted):
+                self.refused += 1
                 return Reservation(None, tuple(evicted), new_region=False)
         while (slot := self.space.take(stride)) is None:
             if not self._evict(self._richest(account, stride), evicted):
@@ -93,6 +99,7 @@ class TierIndex:
         entry.tag, entry.state = tag, State.READY
         if not entry.pinned:
             self._pool(entry).insert(key)
+        self.on_ready(entry.label)
         return entry
 
     def adopt(self, header: Header, offset: int, now: float) -> bool:
@@ -174,6 +181,8 @@ class TierIndex:
         return found
 
     def _leave(self, entry: Entry, *, retire: bool = False) -> None:
+        if entry.state is State.READY:
+            self.on_gone(entry.label)
         entry.state, entry.retired = State.GONE, retire
         self.ledger.add(entry.label.owner, -entry.stride)
         if not entry.readers and not retire:

@@ -41,7 +41,7 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    wanted = any(item.get_closest_marker("engine") for item in session.items)
+    wanted = any("service" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and why_not() is None and not session.config.option.collectonly:
         folder = Path(tempfile.mkdtemp(prefix="inferplane-"))
         session.config.stash[_SERVICE] = LocalService.start(MANIFEST, folder, settings=ONLY_TESTS_ASK)
@@ -61,13 +61,19 @@ def why_not() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def service(pytestconfig: pytest.Config) -> LocalService:
-    """The running service."""
+def engine_here() -> None:
+    """Skip where there is no engine; in CI that is a failure."""
     reason = why_not()
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def service(pytestconfig: pytest.Config, engine_here: None) -> LocalService:
+    """The running service."""
+    del engine_here
     started = pytestconfig.stash[_SERVICE]
     started.wait_ready(READY_LIMIT_S)
     return started

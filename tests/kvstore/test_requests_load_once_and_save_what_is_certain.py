@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from inferplane_kv_connector.keys import NOBODY, extend
 from inferplane_kv_connector.planning import Move, RequestPlan, Save
+from inferplane_kv_connector.worth import Worth
 
 SIZE = 4
 ROOT = b"root"
@@ -17,24 +18,24 @@ def plan_of(prompt: list[int], *, guesses: bool = False) -> RequestPlan:
 def test_the_last_token_is_left_to_the_engine() -> None:
     plan = plan_of(list(range(8)))
 
-    assert plan.offer(2, 0, 8) == 4
-    assert plan_of(list(range(9))).offer(2, 0, 9) == 8
+    assert plan.offer(["dram"] * 2, 0, 8, Worth(SIZE)) == 4
+    assert plan_of(list(range(9))).offer(["dram"] * 2, 0, 9, Worth(SIZE)) == 8
 
 
 def test_what_the_engine_has_is_not_loaded() -> None:
     plan = plan_of(list(range(12)))
 
-    assert plan.offer(3, 4, 13) == 8
+    assert plan.offer(["dram"] * 3, 4, 13, Worth(SIZE)) == 8
     assert plan.load([70, 71, 72], 8) == [Move(plan.keys[1], 71), Move(plan.keys[2], 72)]
-    assert plan_of(list(range(12))).offer(1, 4, 13) == 0
+    assert plan_of(list(range(12))).offer(["dram"] * 1, 4, 13, Worth(SIZE)) == 0
 
 
 def test_a_request_loads_at_most_once() -> None:
     plan = plan_of(list(range(12)))
-    plan.offer(3, 0, 13)
+    plan.offer(["dram"] * 3, 0, 13, Worth(SIZE))
     assert len(plan.load([1, 2, 3], 12)) == 3
 
-    assert plan.offer(3, 0, 13) == 0
+    assert plan.offer(["dram"] * 3, 0, 13, Worth(SIZE)) == 0
     assert plan.load([1, 2, 3], 12) == []
 
 
@@ -80,7 +81,7 @@ def test_a_request_that_begins_again_has_other_blocks() -> None:
 def test_every_saved_block_bears_the_name_of_its_tokens(prompt: list[int], found: int, steps: list[int]) -> None:
     plan, tokens = plan_of(prompt), list(prompt)
     plan.place(range(100, 100 + len(prompt) // SIZE + 1), anew=True)
-    plan.offer(min(found, len(prompt) // SIZE), 0, len(prompt))
+    plan.offer(["dram"] * min(found, len(prompt) // SIZE), 0, len(prompt), Worth(SIZE))
     computed, saves = 0, list[Save]()
     for step in steps:
         computed = min(computed + step, len(tokens))

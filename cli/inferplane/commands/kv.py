@@ -1,6 +1,6 @@
 """`kv`: look into the KV store of a local instance, check it, empty it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ def stat(context: Context, *, name: str | None, state_dir: Path | None, output: 
     """Show how full each tier is and what it did."""
     said = _ask(context, name, state_dir, {"op": "stat"})
     _show(context, Format(output), said, _tiers)
+    if Format(output) is Format.TABLE:
+        click.echo(_worth(said))
 
 
 @command.command("ls")
@@ -84,16 +86,35 @@ def _show(context: Context, form: Format, said: dict[str, Any], table_of: Callab
 
 
 def _tiers(said: dict[str, Any]) -> Table:
-    heads = ("TIER", "USED", "CAPACITY", "BLOCKS", "HITS", "WRITTEN", "CORRUPT", "FAILED")
+    heads = ("TIER", "USED", "CAPACITY", "BLOCKS", "HITS", "WRITTEN", "CORRUPT", "REFUSED", "FAILED", "FETCH")
     rows: list[tuple[str, ...]] = []
     for tier in said["tiers"]:
         counts = said["counters"]["tiers"][tier["name"]]
         sizes = tuple(
             "-" if tier.get(key) is None else format_bytes(tier[key]) for key in ("usedBytes", "capacityBytes")
         )
-        numbers = tuple(str(counts[key]) for key in ("hits", "written", "corrupt", "failed"))
-        rows.append((tier["name"], *sizes, str(tier.get("blocks", "-")), *numbers))
+        counts = {**counts, "refused": tier.get("refused", "-")}
+        numbers = tuple(str(counts[key]) for key in ("hits", "written", "corrupt", "refused", "failed"))
+        fetch = _mean(engine["blockS"].get(tier["name"]) for engine in said["engines"])
+        rows.append((tier["name"], *sizes, str(tier.get("blocks", "-")), *numbers, fetch))
     return Table(heads, rows, right=frozenset(range(1, len(heads))))
+
+
+def _worth(said: dict[str, Any]) -> str:
+    """Say what fetching was worth: FETCH of the table is one block's time, as engines measured it."""
+    computed = _mean(
+        None if engine["tokenS"] is None else engine["tokenS"] * engine["blockTokens"] for engine in said["engines"]
+    )
+    worth = said["worth"]
+    return (
+        f"{worth['fetched']} blocks fetched, {worth['declined']} computed though they were there; "
+        f"computing one takes {computed}"
+    )
+
+
+def _mean(times: Iterable[float | None]) -> str:
+    known = [time for time in times if time is not None]
+    return f"{1000 * sum(known) / len(known):.2f}ms" if known else "-"
 
 
 def _blocks(said: dict[str, Any]) -> Table:
