@@ -6,7 +6,7 @@ Each says what a person would have to find out otherwise, and where to look; tho
 from typing import Final
 
 from inferplane_observability.rule_values import Alert, Group, Severity
-from inferplane_runtime.metrics.catalogue import agent, kube_operator, planner, router
+from inferplane_runtime.metrics.catalogue import agent, kube_operator, kv_store, planner, router
 
 _MINUTE: Final = 60.0
 _CONDITION: Final = kube_operator.SERVICE_CONDITION.name
@@ -79,6 +79,13 @@ WORKERS: Final = (
         f"or max by (service, pool) ({agent.DISTRUSTED_PEERS.name}) > 0",
         Severity.PAGE,
         "An engine of {{ $labels.pool }} gave a wrong answer to a prompt whose answer is known.",
+        "corruption",
+    ),
+    Alert(
+        "InferplaneStoredBlocksCorrupt",
+        f"sum by (service, pool, tier) (increase({kv_store.CORRUPT.name}[10m])) > 0",
+        Severity.TICKET,
+        "Blocks that workers of {{ $labels.pool }} read from {{ $labels.tier }} were damaged; they were not used.",
         "corruption",
     ),
     Alert(

@@ -19,6 +19,7 @@ _OWNERS: Final = (
         "the agent beside each engine; what begins with `agent_engine` is the engine's own number",
         catalogue.agent.ALL,
     ),
+    ("KV store", "the agent beside each engine that uses a store, as the store counts", catalogue.kv_store.ALL),
     ("Traces", "each router process and each agent", catalogue.tracing.ALL),
     ("Planner", "the planner", catalogue.planner.ALL),
     ("Operator", "the operator", catalogue.kube_operator.ALL),

@@ -68,6 +68,9 @@ FAULTS = {
     "InferplaneCorruption": {
         'inferplane_agent_canary_failures_total{service="chat",pool="chat-decode"}': "0x55 1x5",
     },
+    "InferplaneStoredBlocksCorrupt": {
+        'inferplane_kvstore_corrupt_blocks_total{service="chat",pool="p",store="s",tier="ssd"}': "0x55 1x5",
+    },
     "InferplaneEventGaps": {
         'inferplane_agent_kv_event_gaps_total{service="chat",pool="chat-decode",closed="no"}': "0x55 1x5",
     },

@@ -140,3 +140,12 @@ def test_on_one_machine_nothing_is_mounted_and_the_runner_gives_the_places() -> 
     assert {"INFERPLANE_KV_SOCKET", "INFERPLANE_KV_SECRET", "INFERPLANE_KV_PATH"} <= {
         entry["name"] for entry in container(spec, "engine")["env"]
     }
+
+
+def test_the_agent_follows_the_store() -> None:
+    agent = container(pod(service(), store()), "agent")
+    plain = container(pod(service(), None), "agent")
+
+    assert agent["args"][agent["args"].index("--kv-store") + 1] == "$(INFERPLANE_KV_SOCKET)"
+    assert {"name": "INFERPLANE_KV_SOCKET", "value": "/run/inferplane/kv.sock"} in agent["env"]
+    assert "--kv-store" not in plain["args"]

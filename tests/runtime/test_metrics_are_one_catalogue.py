@@ -23,6 +23,7 @@ def test_every_name_is_there_once_and_every_spec_of_a_module_is_listed() -> None
             catalogue.agent,
             catalogue.gateway,
             catalogue.kube_operator,
+            catalogue.kv_store,
             catalogue.planner,
             catalogue.router,
             catalogue.tracing,

@@ -11,6 +11,7 @@ from inferplane_observability.dashboards import (
     planner_board,
     router_board,
     service_board,
+    store_board,
 )
 from inferplane_observability.dashboards.panel_values import Board
 
@@ -22,6 +23,7 @@ BOARDS: Final[tuple[Board, ...]] = (
     service_board.BOARD,
     router_board.BOARD,
     planner_board.BOARD,
+    store_board.BOARD,
     operator_board.BOARD,
 )
 

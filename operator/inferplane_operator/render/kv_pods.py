@@ -48,6 +48,11 @@ def variables() -> list[Manifest]:
     ]
 
 
+def with_store(agent: Manifest) -> Manifest:
+    """Let the agent find the store."""
+    return {**agent, "env": [*variables()[:1], *agent["env"]]}
+
+
 def with_connector(engine: Manifest, *, in_cluster: bool) -> Manifest:
     """Let the engine's Python find the connector; a path of the user's own is kept behind it."""
     given: list[Manifest] = engine["env"]

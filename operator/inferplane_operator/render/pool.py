@@ -44,7 +44,7 @@ from inferplane_operator.render.hardware import (
     hardware_of,
     scheduling,
 )
-from inferplane_operator.render.kv_pods import store_containers, store_volumes, with_connector
+from inferplane_operator.render.kv_pods import store_containers, store_volumes, with_connector, with_store
 from inferplane_operator.render.merge import check_merged, strategic_merge
 from inferplane_operator.render.multi_node import LEADER_ADDRESS, NODES_ANNOTATION
 from inferplane_operator.render.names import ref
@@ -153,7 +153,7 @@ def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
     )
     body: Manifest = {
         "initContainers": [
-            with_control(agent, given.adapters, given.hub),
+            with_control(agent if given.store is None else with_store(agent), given.adapters, given.hub),
             *_store_containers(given),
             *_downloads(given, everything),
         ],
@@ -325,6 +325,8 @@ def _agent_arguments(given: PoolInput, weights: Weights) -> tuple[str, ...]:
     args += ["--revision", given.revision, "--engine", service.spec.engine.type.value]
     args += ["--engine-url", f"http://127.0.0.1:{ref(names.ENGINE_PORT)}", "--engine-start-file", names.START_FILE]
     args += ["--kv-events", names.EVENTS_ENDPOINT, "--kv-replay", names.REPLAY_ENDPOINT]
+    if given.store is not None:
+        args += ["--kv-store", ref(names.KV_SOCKET)]
     args += ["--listen-http", f"{bind}:{ref(names.HTTP_PORT)}", "--listen-stream", f"{bind}:{ref(names.STREAM_PORT)}"]
     args += ["--listen-metrics", f"{bind}:{ref(names.METRICS_PORT)}"]
     args += ["--advertise", f"{ref(names.ADDRESS)}:{ref(names.HTTP_PORT)}", "--model", model.name]

@@ -4,8 +4,9 @@ The data path, the block listeners and the engine's watch each report here throu
 to the hub.  Reports of handed-off requests wait a moment, so that the block events of their transfer can arrive.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -20,6 +21,7 @@ from inferplane_workers.agent.ledger import Change, Ledger
 from inferplane_workers.agent.metrics import AgentMetrics
 from inferplane_workers.agent.rank_blocks import RankBlocks
 from inferplane_workers.agent.routing_headers import Routing
+from inferplane_workers.agent.stored_blocks import Moves, StoredBlocks
 from inferplane_workers.agent.stream_hub import Expected, StreamHub
 from inferplane_workers.agent.timeline import Outcome, Report, Side
 from inferplane_workers.agent.transport import Transport
@@ -55,6 +57,7 @@ class Announcer:
         self._gauges: dict[int, Gauges] = {}
         self._hits = {rank: DecodeHits(block_size) for rank in range(dp_size)}
         self._handed: dict[str, int] = {}
+        self.stored = StoredBlocks(dp_size)
         self.hub = StreamHub(state=self, epoch=new_epoch(), schedule=schedule, on_chain=self._chain_known)
         self.ledger = Ledger(self._load_changed)
 
@@ -69,6 +72,7 @@ class Announcer:
     def planes(self) -> Iterable[tuple[PlaneKey, bytes]]:
         for rank in self._ranks.values():
             yield from rank.planes()
+        yield from self.stored.planes()
 
     def entries(self) -> Iterable[Change]:
         return self.ledger.entries()
@@ -150,6 +154,13 @@ class Announcer:
         _log.warning("blocks are forgotten", dp_rank=dp_rank, reason=reason)
         self.hub.void(self._new_epoch())
 
+    def store_moved(self, moves: Iterable[Moves]) -> None:
+        for each in moves:
+            self.hub.blocks(each.key, removed=each.removed, stored=each.stored)
+
+    def store_figures(self, store: str, stat: Mapping[str, Any]) -> None:
+        self._metrics.store.take(store, stat)
+
     def trusted(self, dp_rank: int, *, trusted: bool, reason: str) -> None:
         if trusted:
             self._suspect.pop(dp_rank, None)
@@ -208,11 +219,10 @@ class Announcer:
         """Set what is only known when asked for."""
         self._metrics.subscribers(self.hub.subscribers, self.hub.overflows)
         sizes: dict[int, int] = {}
-        for rank in self._ranks.values():
-            for key, hashes in rank.planes():
-                sizes[key.plane] = sizes.get(key.plane, 0) + len(hashes) // wire.HASH_BYTES
+        for key, hashes in self.planes():
+            sizes[key.plane] = sizes.get(key.plane, 0) + len(hashes) // wire.HASH_BYTES
         for plane, size in sizes.items():
-            self._metrics.blocks_known(Plane(plane).name.lower(), size)
+            self._metrics.blocks_known(pb.Plane.Name(plane).removeprefix("PLANE_").lower(), size)
 
     @property
     def status(self) -> pb.WorkerStatus:

@@ -42,6 +42,7 @@ from inferplane_workers.agent.model_files import ServedFiles
 from inferplane_workers.agent.peers import Peers
 from inferplane_workers.agent.routes import Routes
 from inferplane_workers.agent.seams import DataPathSettings
+from inferplane_workers.agent.store_watch import StoreWatch
 from inferplane_workers.agent.stream_server import StreamServer
 from inferplane_workers.agent.timeline import Side
 from inferplane_workers.agent.transfer_watch import TransferWatch
@@ -125,6 +126,9 @@ class Agent:
                 group.create_task(listener.run(), name=f"kv-events-{rank}")
                 for rank, listener in enumerate(self.blocks.listeners)
             ]
+            if self._config.kv_store is not None:
+                follower = StoreWatch(self._config.kv_store, self.announcer.stored, self.announcer)
+                tasks.append(group.create_task(follower.run(), name="kv-store"))
             if self._traces is not None:
                 tasks.append(group.create_task(_export(self._traces.exporter), name="export-traces"))
             if self._config.transfer_check and self.jobs.adapter.traits.decode_can_prefill:

@@ -76,6 +76,9 @@ class AgentConfig:
     )
     kv_events: str = setting(default="", help="ZMQ endpoint of the engine's block events; empty: events are off")
     kv_replay: str = setting(default="", help="ZMQ endpoint of the engine's replay of block events")
+    kv_store: Path | None = setting(
+        default=None, help="socket of the KV store that the engine uses; its blocks are told to routers"
+    )
     listen_http: str = setting(default="0.0.0.0:8100", parse=parse_address, help="data path")
     listen_stream: str = setting(default="0.0.0.0:8101", parse=parse_address, help="worker stream (gRPC)")
     listen_metrics: str = setting(default="0.0.0.0:9090", parse=parse_address, help="metrics page")

@@ -10,6 +10,7 @@ from inferplane_runtime.metrics.exposition import exposition_handler, register_p
 from inferplane_runtime.metrics.instruments import Distribution, Instruments
 from inferplane_workers.agent.engine_metrics import Total
 from inferplane_workers.agent.gate import Phase
+from inferplane_workers.agent.store_metrics import StoreMetrics
 from inferplane_workers.agent.timeline import Outcome, Report, Side
 from inferplane_workers.agent.transport import Transport
 from inferplane_workers.agent.wire import Gauges
@@ -69,6 +70,7 @@ class AgentMetrics:
         self._degraded = make.cells(catalogue.TRANSPORT_DEGRADED)
         self._draining = make.cells(catalogue.DRAINING).labels()
         self.spans = make.cells(SPANS)
+        self.store = StoreMetrics(make)
 
     def handler(self, refresh: Callable[[], None]) -> Handler:
         """Serve the page; `refresh` sets what is only known when asked for."""
