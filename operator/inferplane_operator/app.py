@@ -23,6 +23,7 @@ from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.health import Health
 from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
+from inferplane_operator.cluster.kv_store_pages import KVStorePages
 from inferplane_operator.cluster.leases import ObjectLeases
 from inferplane_operator.cluster.metrics import OperatorMetrics
 from inferplane_operator.cluster.model_revisions import ModelRevisions
@@ -106,6 +107,7 @@ class Operator:
             facts=facts,
             adapters=AdapterRound(Exchange(HttpAgentAdapters(self._client), now=now)),
             commits=self._revisions,
+            kv_stores=KVStorePages(pages, now),
             wall=clock.wall,
         )
         self._stop = StopSignal()

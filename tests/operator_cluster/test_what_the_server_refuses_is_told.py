@@ -11,6 +11,7 @@ from inferplane_operator.cluster.errors import ForeignError, InvalidError, Refus
 from inferplane_operator.cluster.event_recording import EventRecorder
 from inferplane_operator.cluster.intake import Intake
 from inferplane_operator.cluster.kinds import CONTROLLER_REVISION, DECODE_POOL, DEPLOYMENT, EVENT, K8S_SERVICE, SERVICE
+from inferplane_operator.cluster.kv_store_pages import KVStorePages
 from inferplane_operator.cluster.metrics import OperatorMetrics
 from inferplane_operator.cluster.objects import Objects
 from inferplane_operator.cluster.reconciling import Steps
@@ -76,6 +77,10 @@ class NoAdapters:
         del adapters, key
         return {}
 
+    async def metrics(self, address: str, /) -> str:
+        del address
+        return ""
+
 
 class World:
     """An operator's shell whose watches are prompt, around the real core."""
@@ -106,7 +111,14 @@ class World:
         )
         nobody = NoAdapters()
         self.steps = Steps(
-            self.store, writer, PureCore(), facts=(), adapters=nobody, commits=nobody, wall=lambda: 1_800_000_000.0
+            self.store,
+            writer,
+            PureCore(),
+            facts=(),
+            adapters=nobody,
+            commits=nobody,
+            kv_stores=KVStorePages(nobody, now=lambda: 0.0),
+            wall=lambda: 1_800_000_000.0,
         )
         for manifest in (*others, CHAT):
             self.cluster.add(manifest)

@@ -18,7 +18,7 @@ from inferplane_operator.cluster.kinds import (
 )
 from inferplane_operator.cluster.store import Store
 from inferplane_operator.cluster.stored import ObjectId, Stored
-from inferplane_operator.reconcile.values import Observed, ObservedKVStore, ObservedRoute, ServedNameClaim
+from inferplane_operator.reconcile.values import Manifest, Observed, ObservedKVStore, ObservedRoute, ServedNameClaim
 
 _WORKLOADS = frozenset({DEPLOYMENT.kind, LEADER_WORKER_SET.kind})
 _HISTORY = CONTROLLER_REVISION.kind
@@ -50,6 +50,13 @@ def observe(store: Store, service: Stored, *, now: str) -> Observed:
 def observe_kv_store(store: Store, kv_store: Stored, *, now: str) -> ObservedKVStore:
     services = store.of_kind(SERVICE.kind, kv_store.id.namespace)
     return ObservedKVStore(store=kv_store.manifest(), services=[service.manifest() for service in services], now=now)
+
+
+def pods_with_store(store: Store, kv_store: Stored) -> list[Manifest]:
+    """Return the Pods of all services that name a KVStore."""
+    services = store.of_kind(SERVICE.kind, kv_store.id.namespace)
+    users = [service for service in services if service.target == kv_store.id.name]
+    return [pod for service in users for pod in observe(store, service, now="").pods]
 
 
 def observe_route(store: Store, route: Stored, *, now: str) -> ObservedRoute:

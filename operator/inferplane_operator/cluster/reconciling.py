@@ -8,7 +8,8 @@ from typing import Final, Protocol
 from inferplane_operator.cluster.errors import RefusedError, TerminatingError
 from inferplane_operator.cluster.facts import FactSource, gather, sooner
 from inferplane_operator.cluster.kinds import ADAPTER, KV_STORE, ROUTE, SERVICE
-from inferplane_operator.cluster.picture import observe, observe_kv_store, observe_route
+from inferplane_operator.cluster.kv_store_pages import KVStorePages
+from inferplane_operator.cluster.picture import observe, observe_kv_store, observe_route, pods_with_store
 from inferplane_operator.cluster.store import Store
 from inferplane_operator.cluster.stored import ObjectId, Stored
 from inferplane_operator.cluster.work_keys import ADAPTERS, WorkKey
@@ -66,6 +67,7 @@ class Steps:
         facts: Sequence[FactSource],
         adapters: AdapterWork,
         commits: Commits,
+        kv_stores: KVStorePages,
         wall: Callable[[], float],
     ) -> None:
         self._store = store
@@ -74,6 +76,7 @@ class Steps:
         self._facts = facts
         self._adapters = adapters
         self._commits = commits
+        self._kv_stores = kv_stores
         self._wall = wall
         self._refused: dict[WorkKey, _Refusals] = {}
 
@@ -87,6 +90,8 @@ class Steps:
             if stored is None and key.kind == SERVICE.kind:
                 for source in self._facts:
                     source.forget(key.namespace, key.name)
+            if stored is None and key.kind == KV_STORE.kind:
+                self._kv_stores.forget(key.namespace, key.name)
             return None
         outcome, again_in_s = await self._decide(stored)
         try:
@@ -114,15 +119,17 @@ class Steps:
     async def _decide(self, stored: Stored) -> tuple[Outcome, float | None]:
         now = self._now()
         if stored.id.kind == KV_STORE.kind:
-            return self._core.kv_store(observe_kv_store(self._store, stored, now=now)), None
+            seen = observe_kv_store(self._store, stored, now=now)
+            read, again_in_s = await self._kv_stores.add_to(seen, pods_with_store(self._store, stored))
+            return self._core.kv_store(read), again_in_s
         if stored.id.kind == ROUTE.kind:
             return self._core.route(observe_route(self._store, stored, now=now)), None
         if stored.id.kind != SERVICE.kind:
             return Outcome(), None
         key = WorkKey(stored.id.kind, stored.id.namespace, stored.id.name)
         said = self._refused.get(key, _NONE)
-        seen = observe(self._store, stored, now=now)
-        observed = replace(seen, refused=said.refused, unrecorded=said.unrecorded)
+        picture = observe(self._store, stored, now=now)
+        observed = replace(picture, refused=said.refused, unrecorded=said.unrecorded)
         found = await gather(self._facts, observed)
         return self._core.service(found.observed), found.again_in_s
 

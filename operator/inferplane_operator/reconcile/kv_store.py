@@ -1,4 +1,7 @@
-"""A KVStore's status: who uses it, which is what an admission policy looks at before a store may be deleted."""
+"""A KVStore's status: who uses it, and what its stores say of themselves.
+
+An admission policy looks at the users before a store may be deleted.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, R
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.reading import section, text
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, status_patch, transitions
-from inferplane_operator.reconcile.values import ObservedKVStore, Outcome
+from inferplane_operator.reconcile.values import ObservedKVStore, Outcome, StoreReading
 
 
 def kv_store(observed: ObservedKVStore) -> Outcome:
@@ -21,6 +24,7 @@ def kv_store(observed: ObservedKVStore) -> Outcome:
         "observedGeneration": generation,
         "conditions": conditions,
         "usedBy": _users(observed),
+        "tiers": _tiers(observed),
     }
     return Outcome(status=status_patch(store, wanted), events=transitions(store, conditions))
 
@@ -30,7 +34,46 @@ def _ready(observed: ObservedKVStore) -> Said:
         read_stored(KVStore, observed.store)
     except StoredObjectError as error:
         return Said(ConditionType.READY, ConditionStatus.FALSE, Reason.INVALID_SPEC, str(error))
-    return Said(ConditionType.READY, ConditionStatus.UNKNOWN, Reason.PENDING, "nothing observes its tiers yet")
+    return _answering(observed.reading)
+
+
+def _answering(reading: StoreReading) -> Said:
+    if not reading.asked:
+        return Said(ConditionType.READY, ConditionStatus.UNKNOWN, Reason.PENDING, "no worker that is ready uses it")
+    if not reading.answering:
+        words = f"none of {reading.asked} workers hears of its store: see the log of the container kv-store"
+        return Said(ConditionType.READY, ConditionStatus.FALSE, Reason.KV_STORE_UNAVAILABLE, words)
+    down = [medium for medium, tier in reading.tiers.items() if tier.down]
+    if down:
+        words = f"{', '.join(down)} does not answer; blocks that only it has are computed"
+        return Said(ConditionType.READY, ConditionStatus.FALSE, Reason.KV_STORE_UNAVAILABLE, words)
+    return Said(ConditionType.READY, ConditionStatus.TRUE, Reason.SERVING, _words(reading))
+
+
+def _words(reading: StoreReading) -> str:
+    """Say what it is worth, in whole percents: a status is not written for less."""
+    if not reading.lookups:
+        return "its stores answer; nobody has asked for a block yet"
+    found = 100 * (reading.lookups - reading.misses) // reading.lookups
+    wanted = reading.fetched + reading.declined
+    words = f"its stores answer; {found} % of the blocks that engines asked for were there"
+    if wanted:
+        words += f", and {100 * reading.fetched // wanted} % of those were worth fetching"
+    return words
+
+
+def _tiers(observed: ObservedKVStore) -> list[dict[str, Any]]:
+    """Return the tiers that were measured, by the names that the spec gives them."""
+    reading, said = observed.reading, list[dict[str, Any]]()
+    for tier in observed.store["spec"].get("tiers", []):
+        measured = reading.tiers.get(str(tier.get("medium")))
+        if measured is None:
+            continue
+        entry: dict[str, Any] = {"name": tier["name"], "used": str(measured.used_bytes), "blocks": measured.blocks}
+        if reading.lookups:
+            entry["hitRatio"] = round(min(1.0, measured.hits / reading.lookups), 2)
+        said.append({**entry, "corruptBlocks": measured.corrupt})
+    return said
 
 
 def _users(observed: ObservedKVStore) -> list[str]:

@@ -112,12 +112,42 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
+class TierReading:
+    """One tier, over the stores that were read."""
+
+    used_bytes: int = 0
+    blocks: int = 0
+    hits: int = 0
+    corrupt: int = 0
+    down: int = 0
+    """Stores whose tier does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReading:
+    """What the stores of a KVStore said of themselves; sums since their starts."""
+
+    asked: int = 0
+    """Workers that were asked."""
+    answering: int = 0
+    """Stores that their agents know."""
+    lookups: int = 0
+    misses: int = 0
+    fetched: int = 0
+    declined: int = 0
+    """Blocks that were there and were faster computed."""
+    tiers: Mapping[str, TierReading] = field(default_factory=dict[str, TierReading])
+    """By medium."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedKVStore:
     """A KVStore and the services of its namespace."""
 
     store: Manifest
     services: Sequence[Manifest] = ()
     now: str = ""
+    reading: StoreReading = StoreReading()
 
 
 @dataclass(frozen=True, slots=True)
