@@ -167,9 +167,15 @@ async def backend(chunks: int, *, reports: bool = False) -> None:
         while ended is not None:
             head = await ended.get()
             prompt_tokens = int(header(head, b"x-inferplane-prompt-tokens") or 0)
-            # It answers at once, and says so: requests would wait for an engine that takes its time.
-            times = {"prefill_s": 0.0005, "tpot_s": 0.0005}
-            message = worker.report(header(head, b"x-request-id"), prompt_tokens=prompt_tokens, **times)
+            # It answers at once and had nothing cached, and says so: requests wait for an engine of which nothing
+            # is learned, or that takes its time.
+            message = worker.report(
+                header(head, b"x-request-id"),
+                prompt_tokens=prompt_tokens,
+                cached_tokens=0,
+                prefill_s=0.0005,
+                tpot_s=0.0005,
+            )
             message.report.router_epoch = int(header(head, b"x-inferplane-router-epoch") or 0)
             yield message.SerializeToString()
         while True:
