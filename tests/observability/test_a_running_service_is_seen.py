@@ -9,8 +9,9 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferplane.manifest import read_manifest
+from inferplane_kv_connector.worth import Worth
+from inferplane_kvstore.testing import key_of, save, served, small_config
 from inferplane_observability import alerts, recording
 from inferplane_observability.burn import PACES, service_groups
 from inferplane_observability.dashboards import BOARDS
@@ -31,7 +34,10 @@ from inferplane_operator.cluster.stored import store_form
 from inferplane_runtime.http.api import Request
 from inferplane_runtime.http.testing import RecordedExchange
 from inferplane_runtime.metrics import catalogue
+from inferplane_runtime.metrics.exposition import page as text_of
+from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_runtime.metrics.spec import Kind, MetricSpec
+from inferplane_workers.agent.store_metrics import StoreMetrics
 from local_service import LocalService
 from real_prometheus import SCRAPE_S, RealPrometheus, Target
 
@@ -126,21 +132,36 @@ def operator_page() -> bytes:
     return exchange.body
 
 
-class _OperatorPage(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = operator_page()
-        self.send_response(200)
-        self.send_header("content-type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(body)
+def store_page(folder: Path) -> bytes:
+    """Return what an agent shows of a store that an engine has used; simulated engines have none."""
+    make = Instruments()
+    with served(small_config(folder, ssd=8 << 20)) as (store, client):
+        keys = [key_of(number) for number in range(4)]
+        save(client, keys, 1000)
+        store.inspector.settle({})
+        client.find(keys, told=Worth(16, token_s=0.001, block_s={"dram": 0.001, "ssd": 0.002}).told())
+        said = client.ask({"op": "watch"})
+    assert said is not None
+    StoreMetrics(make).take(said["store"], said["stat"])
+    return text_of(make.registry)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing."""
 
+@contextmanager
+def page_server(make_page: Callable[[], bytes]) -> Iterator[str]:
+    """Serve a page of metrics; return its address."""
 
-@pytest.fixture(scope="module")
-def operator_address() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _OperatorPage)
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = make_page()
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
@@ -150,14 +171,31 @@ def operator_address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def seen(prometheus: Path, operator_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+def operator_address() -> Iterator[str]:
+    with page_server(operator_page) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def store_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    body = store_page(tmp_path_factory.mktemp("kv"))
+    with page_server(lambda: body) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def seen(
+    prometheus: Path, operator_address: str, store_address: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("seen")
     manifest = folder / "seen.yaml"
     manifest.write_text(MANIFEST, "utf-8")
     service = LocalService.start(manifest, folder / "state")
     try:
         service.wait_ready(LIMIT_S)
+        of_service = {"service": "seen", "pool": "seen-decode", "role": "decode"}
         targets = [*service_targets(service), Target("operator", operator_address, {})]
+        targets.append(Target("store", store_address, of_service))
         server = RealPrometheus.start(prometheus, folder, targets, rules(manifest))
         try:
             pages = {target.job: target.address for target in targets}
@@ -223,9 +261,13 @@ def test_a_service_is_watched_through_a_breach(seen: Seen) -> None:
         prometheus.until(lambda: "\n".join(unanswered(prometheus)), limit_s=60.0)
     assert [rule["name"] for rule in prometheus.rules() if rule.get("lastError")] == []
     assert not burning(prometheus)
-    served = {spec.name for spec in catalogue.planner.ALL} | {spec.name for spec in catalogue.kube_operator.ALL}
-    shown = {_base(line) for component in ("planner", "operator") for line in page(seen, component).splitlines()}
-    assert served - shown == set()
+    wanted = {
+        spec.name for part in (catalogue.planner, catalogue.kube_operator, catalogue.kv_store) for spec in part.ALL
+    }
+    shown = {
+        _base(line) for component in ("planner", "operator", "store") for line in page(seen, component).splitlines()
+    }
+    assert wanted - shown == set()
 
     breach(seen)
     fired_after_s = prometheus.until(lambda: "" if has_burnt(prometheus) else "no alert", limit_s=20.0)
