@@ -8,11 +8,12 @@ from inferplane_kv_connector.wire import Message
 from inferplane_kvstore.config import tenant_owner
 from inferplane_kvstore.counters import DRAM, REDIS, SSD
 from inferplane_kvstore.errors import TierError
-from inferplane_kvstore.spilling import Spiller
+from inferplane_kvstore.spilling import QUEUE, Spiller
 from inferplane_kvstore.store import Store
 from inferplane_kvstore.tier_index import Entry, TierIndex
 
 MOST_LISTED: Final = 10_000
+_DRAINED_AT_ONCE: Final = QUEUE // 2
 
 
 class Inspector:
@@ -25,6 +26,7 @@ class Inspector:
             "verify": self.verify,
             "purge": self.purge,
             "pin": self.pin,
+            "drain": self.drain,
             "settle": self.settle,
             "expire": self.expire,
         }
@@ -104,9 +106,29 @@ class Inspector:
         return {"expired": self._forget(lambda entry: entry.used_at < then and not entry.pinned, remote=False)}
 
     def pin(self, message: Message) -> Message:
-        keys, on = [bytes.fromhex(text) for text in message["keys"]], bool(message["on"])
+        """Keep blocks from eviction, or no longer: those whose names begin as told, or a tenant's."""
+        begins, on = tuple(str(text) for text in message.get("keys", ())), bool(message["on"])
+        owner = None if message.get("tenant") is None else tenant_owner(str(message["tenant"]))
+        keys = set[bytes]()
         with self._store.changed:
-            return {"pinned": sum(index.pin(key, on=on) for _, index in self._local() for key in keys)}
+            for _, index in self._local():
+                chosen = [key for key, entry in index.entries.items() if _is_meant(key, entry, begins, owner)]
+                keys.update(key for key in chosen if index.pin(key, on=on))
+        return {"pinned": len(keys)}
+
+    def drain(self, _: Message) -> Message:
+        """Copy all blocks of memory to the tiers below, used often or not; say how many of them are there then."""
+        store = self._store
+        with store.changed:
+            keys = [key for key, entry in store.dram.entries.items() if entry.tag]
+        for start in range(0, len(keys), _DRAINED_AT_ONCE):
+            for spiller in self._spillers:
+                for key in keys[start : start + _DRAINED_AT_ONCE]:
+                    spiller.offer(key)
+            self.settle({})
+        with store.changed:
+            below = sum(store.is_below(key) for key in keys)
+        return {"blocks": len(keys), "below": below}
 
     def settle(self, _: Message) -> Message:
         """Wait until the tiers below have what they were offered."""
@@ -146,6 +168,10 @@ class Inspector:
             "evictions": index.evictions,
             "refused": index.refused,
         }
+
+
+def _is_meant(key: bytes, entry: Entry, begins: tuple[str, ...], owner: bytes | None) -> bool:
+    return entry.label.owner == owner or (bool(begins) and key.hex().startswith(begins))
 
 
 def _row(uses: int, tier: str, entry: Entry) -> dict[str, Any]:

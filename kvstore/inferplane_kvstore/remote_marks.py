@@ -37,6 +37,9 @@ class RemoteMarks:
         while len(self._known) > self.most:
             self._forget(next(iter(self._known)))
 
+    def knows(self, key: bytes) -> bool:
+        return key in self._known
+
     def missed(self, keys: Iterable[bytes]) -> None:
         for key in keys:
             if key in self._known:

@@ -141,6 +141,10 @@ class Store:
         if source is not None:
             self._erase(entry, source)
 
+    def is_below(self, key: bytes) -> bool:
+        """Whether a block is in a tier below DRAM, as far as this node knows.  Needs the lock."""
+        return (self.ssd is not None and self.ssd.look(key) is not None) or self.remote_marks.knows(key)
+
     def admitted(self, key: bytes) -> bool:
         """Whether a block was used often enough for a tier below DRAM."""
         return self.config.min_hits <= 1 or self.sketch.estimate(key) >= self.config.min_hits

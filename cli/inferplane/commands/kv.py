@@ -67,6 +67,47 @@ def purge(context: Context, *, name: str | None, state_dir: Path | None, tenant:
     click.echo(f"{said['purged']} blocks forgotten")
 
 
+@command.command("pin")
+@click.argument("blocks", nargs=-1)
+@click.option("--tenant", help="All blocks of this tenant.")
+@_asking
+def pin(
+    context: Context, *, name: str | None, state_dir: Path | None, blocks: tuple[str, ...], tenant: str | None
+) -> None:
+    """Keep blocks on this machine whatever else comes; BLOCKS as `kv ls` shows them, or their beginnings."""
+    said = _pin(context, name, state_dir, blocks, tenant, on=True)
+    click.echo(f"{said} blocks pinned")
+
+
+@command.command("unpin")
+@click.argument("blocks", nargs=-1)
+@click.option("--tenant", help="All blocks of this tenant.")
+@_asking
+def unpin(
+    context: Context, *, name: str | None, state_dir: Path | None, blocks: tuple[str, ...], tenant: str | None
+) -> None:
+    """Let pinned blocks go when room is needed."""
+    said = _pin(context, name, state_dir, blocks, tenant, on=False)
+    click.echo(f"{said} blocks may go")
+
+
+@command.command("drain")
+@_asking
+def drain(context: Context, *, name: str | None, state_dir: Path | None) -> None:
+    """Copy all blocks of memory to the tiers below, used often or not, as before a machine goes."""
+    said = _ask(context, name, state_dir, {"op": "drain"})
+    click.echo(f"{said['below']} of {said['blocks']} blocks are in a tier below memory")
+
+
+def _pin(
+    context: Context, name: str | None, state_dir: Path | None, blocks: tuple[str, ...], tenant: str | None, *, on: bool
+) -> int:
+    if not blocks and tenant is None:
+        raise CommandError("no blocks are named: give some as `inferplane kv ls` shows them, or --tenant")
+    message = {"op": "pin", "keys": [block.lower() for block in blocks], "tenant": tenant, "on": on}
+    return int(_ask(context, name, state_dir, message)["pinned"])
+
+
 def _ask(context: Context, name: str | None, state_dir: Path | None, message: dict[str, Any]) -> dict[str, Any]:
     from inferplane_kvstore.asking import ask  # noqa: PLC0415  only this verb needs it
 
