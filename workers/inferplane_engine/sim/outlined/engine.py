@@ -176,7 +176,8 @@ class OutlinedEngine:
         self._core.clock[layout.OVERHEAD :] = layout.costs_of(self._profile.scaled(factor))
 
     def die(self, reason: str, now: float) -> None:
-        """Stop for good."""
+        """Stop for good, in the middle of a step."""
+        self._settle(now)
         if not self._dead:
             self._dead = True
             self._events.append(EngineDied(now, reason))
