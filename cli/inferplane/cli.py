@@ -13,6 +13,7 @@ VERBS: Final = {
     "up": "Start a service on this machine, or bring the running one up to date.",
     "down": "Drain and stop a local instance.",
     "status": "Show services, pools and workers.",
+    "top": "Show services, objectives and workers, live.",
     "logs": "Print logs of the router and the workers.",
     "scale": "Change the number of workers of a pool.",
     "explain": "Show why a request went where it went.",

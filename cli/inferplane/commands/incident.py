@@ -6,12 +6,13 @@ import click
 
 from inferplane.completing import complete_instance
 from inferplane.context import Context
-from inferplane.errors import CommandError
+from inferplane.errors import CommandError, InvalidError
 from inferplane.incident_view import conclusions, document, timeline
 from inferplane.instances import choose
 from inferplane.moments import read_moment
 from inferplane.options import Duration, state_dir_option
 from inferplane.output import Format, output_option, show_document, show_table
+from inferplane.target import Target, cluster_meant, world_options
 
 
 @click.command("incident")
@@ -22,6 +23,7 @@ from inferplane.output import Format, output_option, show_document, show_table
 @click.option(
     "--records", type=click.Path(path_type=Path), help="A router's folder of records, instead of a local instance."
 )
+@world_options
 @output_option
 @click.pass_obj
 def command(
@@ -32,6 +34,7 @@ def command(
     moment: str,
     around: float,
     records: Path | None,
+    target: Target,
     output: str,
 ) -> None:
     """Show in one timeline what happened around a moment, when objectives were missed, and the likely cause."""
@@ -41,9 +44,13 @@ def command(
     at = read_moment(moment, context.wall())
     if records is not None:
         known = of_records(records)
+    elif cluster_meant(context, target, name=name, state_dir=state_dir) is not None:
+        raise InvalidError(
+            "gateways keep their records to themselves (gateway.records.enabled in the chart): copy them, "
+            "`kubectl cp GATEWAY-POD:/var/cache/inferplane/records records`, then --records records"
+        )
     else:
-        instance = choose(context, name=name, state_dir=state_dir)
-        known = of_instance(instance.state)
+        known = of_instance(choose(context, name=name, state_dir=state_dir).state)
     if not known:
         raise CommandError("nothing was recorded; routers write when their configuration has records.folder")
     found = report(known, at=at, around_s=around)

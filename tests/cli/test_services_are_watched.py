@@ -1,0 +1,124 @@
+"""`top`: what a console's document says, in lines."""
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import Result
+
+from inferplane.commands.top import drawn
+from inferplane.top_view import trend
+from inferplane_api.catalogue import WorkerRole
+from inferplane_router.console.console import SAMPLE_S, Console
+from inferplane_router.core.testing import FakeWorker, ask, make_core, prompt
+from inferplane_router.gateway.attainment import Verdict
+from inferplane_router.gateway.meters import GatewayMeters
+from inferplane_runtime.clock import FakeClock
+from inferplane_runtime.metrics.instruments import Instruments
+
+Call = Callable[..., Result]
+
+
+def state() -> dict[str, Any]:
+    """Return the document of a router with two workers, after twenty streams of which one missed."""
+    core = make_core(FakeWorker("p0", WorkerRole.PREFILL), FakeWorker("d0"))
+    meters, clock = GatewayMeters(Instruments()), FakeClock()
+    console = Console(core, meters, clock, lambda: "")
+    console.keep_sampling(clock.monotonic())
+    for number in range(20):
+        meters.of("chat").judged(Verdict(ttft=number > 0, tpot=True), priority=0, tenant="")
+        meters.of("chat").ttft.observe(0.15)
+    core.pick(ask(core, "r1", prompt(1, 64)), 0.0)
+    clock.advance(SAMPLE_S)
+    console.keep_sampling(clock.monotonic())
+    found: dict[str, Any] = orjson.loads(orjson.dumps(console.picture()))
+    return found
+
+
+def test_one_look_has_the_objective_the_sides_and_every_worker() -> None:
+    lines = drawn(state(), colour=False)
+
+    text = "\n".join(lines)
+    assert "1 running, 0 waiting   workers 1P:1D" in text
+    assert "95.0% in time" in text
+    assert [line.split()[:3] for line in lines if line.startswith(("p0", "d0"))] == [
+        ["p0", "prefill", "ready"],
+        ["d0", "decode", "ready"],
+    ]
+
+
+def test_nothing_is_said_where_nothing_was_counted() -> None:
+    empty: dict[str, Any] = {**state(), "decisions": []}
+    empty["services"][0] |= {"ttftMet": None, "tpotMet": None, "ttft": None, "tpot": None, "history": []}
+
+    text = "\n".join(drawn(empty, colour=False))
+
+    assert "budget burns -   hits -" in text
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [([], ""), ([0.0, 0.5, 1.0], "▁▅█"), ([None, 1.0], " █"), ([0.0] * 100, "▁" * 40)],
+)
+def test_a_trend_is_as_high_as_its_shares(shares: list[float | None], expected: str) -> None:
+    assert trend(shares) == expected
+
+
+@contextmanager
+def serving(status: int, body: bytes) -> Generator[str]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the library's name
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_once_prints_what_the_gateway_serves_and_json_all_of_it(call: Call) -> None:
+    document = state()
+    with serving(200, orjson.dumps(document)) as url:
+        once = call("top", "--once", "--url", url)
+        whole = call("top", "--url", url, "-o", "json")
+
+    assert once.output.splitlines() == drawn(document, colour=False)
+    assert json.loads(whole.output) == document
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (404, b"{}", "its console is off"),
+        (200, b"<html>", "gives no state"),
+        (200, b"[]", "is not a router's console"),
+        (500, b"{}", "gives no state"),
+    ],
+)
+def test_what_is_no_console_is_told(call: Call, status: int, body: bytes, words: str) -> None:
+    with serving(status, body) as url:
+        found = call("top", "--once", "--url", url)
+
+    assert found.exit_code == 1
+    assert words in found.stderr
+
+
+def test_a_gateway_that_is_not_there_is_told(call: Call) -> None:
+    found = call("top", "--once", "--url", "http://127.0.0.1:1")
+
+    assert (found.exit_code, "does not answer" in found.stderr) == (1, True)
