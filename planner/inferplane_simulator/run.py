@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.proto import worker_pb2
 from inferplane_engine.identity import hash_blocks, seed
@@ -46,6 +48,8 @@ class Simulation:
         self._links = Links()
         self._ideal = IdealCache()
         self._seed = seed(self.fleet.key_space)
+        self._blank = np.zeros(scenario.longest, np.int32)
+        """Stands for every prompt: whoever is given a prompt's hashes looks at its length only."""
         self._open: dict[str, Journey] = {}
         self._last_arrival_s = 0.0
         self._models: list[ResolvedModel] = []
@@ -99,7 +103,8 @@ class Simulation:
         tokens = request.prompt.followed_by(answer).token_ids()
         size, length = self._scenario.block_tokens, tokens.shape[0] - request.output_tokens
         hashes = hash_blocks(tokens, size, self._seed)
-        ask = Ask(name, self._models[router], tokens[:length], priority=request.priority)
+        known = {self._seed: hashes[: length // size]}
+        ask = Ask(name, self._models[router], self._blank[:length], priority=request.priority, hashes=known)
         ideal = self._ideal.hit(hashes, (length - 1) // size) * size
         return Journey(name, request, router, ask, length, hashes, ideal)
 

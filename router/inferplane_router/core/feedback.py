@@ -137,7 +137,7 @@ class Feedback:
             return
         if space is None or appraisal is None or ask.tokens is None:
             return
-        keys = space.hash(ask.tokens, ask.model.adapter, ask.salt)
+        keys = space.hash(ask, ask.tokens)
         evidence = Evidence(
             prompt_tokens=ask.tokens.shape[0],
             reported_prompt_tokens=test.reported_prompt_tokens,

@@ -42,7 +42,7 @@ from inferplane_router.core.score_kernels import (
     Slots,
 )
 from inferplane_router.core.tables import Index, OwnTables, Tables
-from inferplane_router.core.values import Hashes, Health, TargetRef, Tokens
+from inferplane_router.core.values import Ask, Hashes, Health, TargetRef, Tokens
 
 Mask = NDArray[np.bool_]
 
@@ -75,11 +75,16 @@ class Space:
         word = slot >> 6
         self.trusted[word] = self.trusted[word] | bit if exact else self.trusted[word] & ~bit
 
-    def hash(self, tokens: Tokens, adapter: Adapter | None, salt: str | None) -> Hashes:
+    def hash(self, ask: Ask, tokens: Tokens) -> Hashes:
+        """Return the hashes of the request's blocks, computed where nobody knows them yet."""
+        adapter = ask.model.adapter
         start = self.seeds.get(adapter)
         if start is None:
             start = self.seeds[adapter] = seed(self.key, adapter)
-        return hash_blocks(tokens, self.key.block_size, start, prompt_extras(salt))
+        known = ask.hashes.get(start)
+        if known is None:
+            known = ask.hashes[start] = hash_blocks(tokens, self.key.block_size, start, prompt_extras(ask.salt))
+        return known
 
     def find(self, keys: Hashes, counts: Counts) -> None:
         self.index.find(keys, self.trusted, self.overlay.cells, counts)
@@ -299,15 +304,16 @@ class Fleet:
         self.speeds[slots, STEP_BASE : STEP_BASE + 3] = model.step.coefficients
         self.speeds[slots, STEP_SPREAD] = model.step.spread
 
-    def find(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> list[Hashes]:
+    def find(self, ask: Ask) -> list[Hashes]:
         """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""
+        tokens = ask.tokens
         if tokens is None or len(self.spaces) != 1:
             self.counts[:] = 0
         if tokens is None:
             return []
         hashes: list[Hashes] = []
         for number, space in enumerate(self.spaces):
-            keys = space.hash(tokens, adapter, salt)
+            keys = space.hash(ask, tokens)
             hashes.append(keys)
             reusable = keys[: max(0, (tokens.shape[0] - 1) // space.key.block_size)]  # the last token is recomputed
             if len(self.spaces) == 1:
@@ -319,14 +325,14 @@ class Fleet:
             self.counts[here] = counts[here]
         return hashes
 
-    def least_uncached(self, tokens: Tokens | None, adapter: Adapter | None, salt: str | None) -> int:
+    def least_uncached(self, ask: Ask) -> int:
         """Return how many tokens of a prompt have to be computed where most of it is cached."""
-        if tokens is None:
+        if ask.tokens is None:
             return 0
-        self.find(tokens, adapter, salt)
+        self.find(ask)
         may = self.open.prefills if self.open.prefills.shape[0] else self.open.decodes
         hits = self.counts[may, :FIRM].sum(axis=1) * self.tags[may, BLOCK_SIZE]
-        return max(0, int(tokens.shape[0]) - int(hits.max(initial=0)))
+        return max(0, int(ask.tokens.shape[0]) - int(hits.max(initial=0)))
 
     def prefill_token_s(self) -> float:
         """Return what a token of a prompt takes to compute, on the first target that may be asked."""

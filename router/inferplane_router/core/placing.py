@@ -162,7 +162,7 @@ def place(fleet: Fleet, ask: Ask, choose: Chooser, *, expected_output: float, se
     alone = may_ask.alone and (mode is not RoutingMode.DISAGGREGATED or not paired)
     if not paired and not alone:
         return NoPlace.NOBODY
-    hashes = fleet.find(ask.tokens, ask.model.adapter, ask.salt)
+    hashes = fleet.find(ask)
     decodes = may_ask.decodes
     appraisal = Appraisal(
         np.empty(kernels.QUESTION),

@@ -287,7 +287,7 @@ class Service:
         return Queued(ask.request_id, count + 1, who.deadline)
 
     def _waiting(self, ask: Ask, now: float) -> Waiting:
-        uncached = self.fleet.least_uncached(ask.tokens, ask.model.adapter, ask.salt)
+        uncached = self.fleet.least_uncached(ask)
         own_s = uncached * self.fleet.prefill_token_s()
         patient_s = patience_s(limits_of(ask)[0], own_s + hold_s(self.settings.ttft_s))
         timeout_s = self.settings.queue_timeout_s if ask.deadline_s is None else ask.deadline_s

@@ -5,7 +5,7 @@ decision records carry wall-clock time.  Token and hash arrays are shared, not c
 write to it any more.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -80,6 +80,9 @@ class Ask:
     """Worker ids that must not be chosen."""
     only: frozenset[str] = frozenset()
     """Worker ids of which one must be chosen; empty: any."""
+    hashes: dict[int, Hashes] = field(default_factory=dict[int, Hashes], compare=False, repr=False)
+    """The prompt's block hashes by the seed of their chain, written down once: a request that waits, is placed again or
+    teaches is not hashed again, and whoever knows them beforehand gives them."""
 
 
 @dataclass(frozen=True, slots=True)
