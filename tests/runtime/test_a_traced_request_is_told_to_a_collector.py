@@ -161,6 +161,20 @@ def test_one_batch_is_on_its_way_and_what_is_too_much_is_dropped_and_counted() -
     assert len(spans_of(bench.upstream.calls[1].request.body)) == 3
 
 
+def test_a_full_batch_that_waits_follows_the_one_before_at_once() -> None:
+    bench = Bench(most=1000)
+    for _ in range(300):
+        bench.span()
+    bench.exporter.flush()
+    sent = 0
+    while sent < len(bench.upstream.calls):
+        bench.upstream.calls[sent].answer(200)
+        sent += 1
+
+    assert [len(spans_of(call.request.body)) for call in bench.upstream.calls] == [128, 128]
+    assert bench.count("exported") == 256
+
+
 def test_a_collector_that_refuses_or_is_gone_costs_spans_and_nothing_else() -> None:
     bench = Bench()
     bench.span()
