@@ -27,6 +27,7 @@ VERBS: Final = {
     "rollback": "Go back to an earlier revision of a service.",
     "simulate": "Run a trace or a workload on a fleet in virtual time.",
     "plan": "Say how many workers a service takes for a load.",
+    "calibrate": "Measure a live engine for the planner.",
     "replay": "Make recorded decisions again, and show which differ.",
     "kv": "Look into a KV store, check it, empty it.",
     "freeze": "Keep a service as it is: no rollouts, no planning.",

@@ -1,0 +1,1 @@
+"""An engine's timing profile out of times that were measured from outside."""
