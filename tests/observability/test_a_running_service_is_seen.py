@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,7 +147,7 @@ def store_page(folder: Path) -> bytes:
 
 
 @contextmanager
-def page_server(make_page: Callable[[], bytes]) -> Iterator[str]:
+def page_server(make_page: Callable[[], bytes]) -> Generator[str]:
     """Serve a page of metrics; return its address."""
 
     class Page(BaseHTTPRequestHandler):
