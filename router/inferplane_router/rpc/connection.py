@@ -22,6 +22,7 @@ from inferplane_router.rpc.status import Status
 
 _BLOCK_BYTES: Final = 64 * 1024
 _BLOCKS_KEPT: Final = 256
+_KEPT_BYTES: Final = 1024
 _GRPC: Final = b"application/grpc"
 _UNSUPPORTED_MEDIA: Final = frames.literal(b":status", b"415")
 
@@ -245,7 +246,7 @@ class Connection:
             raise ProtocolError(Fault.COMPRESSION_ERROR, f"a header block cannot be read: {error}") from error
         grpc = fields.get(b":method") == b"POST" and fields.get(b"content-type", b"").startswith(_GRPC)
         path = fields.get(b":path", b"/") if grpc else None
-        if not before and not self._decoder.header_table_size:
+        if len(block) <= _KEPT_BYTES and not before and not self._decoder.header_table_size:
             if len(self._blocks) >= _BLOCKS_KEPT:
                 self._blocks.clear()
             self._blocks[block] = path
