@@ -95,12 +95,17 @@ image: .venv/.complete ## an image by Docker: COMPONENT=router|worker|operator|p
 
 # ---------------------------------------------------------------- verify
 
+# Compiled before a test's time begins to run, where tests look for it.
+WARM = NUMBA_CACHE_DIR=$(CURDIR)/.cache/numba $(VENV)/python -c 'from inferplane_engine.sim.outlined import warm; warm()'
+
 .PHONY: test
 test: .venv/.complete tokenizers prometheus redis $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
+	@$(WARM)
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.complete tokenizers prometheus redis ## tests without real engines and without the slow ones
+	@$(WARM)
 	$(PYTEST) -m "not engine and not slow" $(ARGS)
 
 .PHONY: check
