@@ -83,3 +83,19 @@ def test_an_explained_candidate_has_terms_that_add_up() -> None:
     assert [candidate.chosen for candidate in record.candidates] == [True, False]
     for candidate in record.candidates:
         assert abs(sum(candidate.terms_ms.values()) - candidate.cost_ms) < 1e-6
+
+
+def test_whoever_holds_a_prompt_is_waited_for_where_computing_it_anew_takes_longer() -> None:
+    holder, idle = FakeWorker("holder"), FakeWorker("idle")
+    core = make_core(holder, idle, services=[service(ttft_s=2.0)])
+    long = prompt(1, 20_000)
+    core.on_worker_message("holder", holder.delta(stored=holder.hashes(long)), 0.0)
+    core.pick(ask(core, "ahead", prompt(2, 14_000), only=frozenset({"holder"})), 0.0)  # 0.7 s: longer than a full queue
+
+    answer = core.pick(ask(core, "r", long), 0.0)
+    elsewhere = core.pick(ask(core, "other", prompt(3, 1000)), 0.0)
+
+    assert isinstance(answer, Routed)
+    assert isinstance(elsewhere, Routed)
+    assert answer.decode.worker_id == "holder"
+    assert elsewhere.decode.worker_id == "idle"

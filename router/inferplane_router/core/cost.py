@@ -35,7 +35,7 @@ class CostSettings:
     disk_token_s: float = 2e-5
     remote_token_s: float = 2e-5
     """Loading one token's KV from a lower tier."""
-    own_latency: float = 0.1
+    own_latency: float = 0.5
     """Weight of the request's own TTFT below its limit."""
     others_floor: float = 0.05
     """Weight of delay to others that are far from their limits."""

@@ -3,7 +3,7 @@
 Problem: to a kernel of microseconds its caller's part is dear: a tenth of a microsecond for each array, as much for
 each number that is written into an array from Python, and more for what is read back.  Idea: what all decisions share
 comes as few arrays, what one request asks comes as plain numbers, and what it needs to know comes back as numbers too.
-The arrays that explain the decision are filled on the way and read when somebody asks.
+The arrays that explain the decision are filled on the way, and read when somebody asks.
 Invariant: `decide` finds what `pose`, `appraise` and `choose` find one by one, since it calls them.
 """
 

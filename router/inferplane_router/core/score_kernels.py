@@ -50,6 +50,8 @@ TERMS: Final = 12
 _PREFILLED, _OTHERS, _SPREAD, _HITS, _BASE, _PER_TOKEN = 0, 1, 2, 3, 4, 5
 _KEPT: Final = 6
 
+FURTHER: Final = 2.0
+"""How much longer than HOLD a prefill may wait where more of its prompt is cached."""
 FALLBACKS: Final = 3
 """Prefill targets named in one answer, best first."""
 
@@ -154,18 +156,38 @@ def _alone_cost(d: int, terms: Terms, question: Floats) -> float:
 
 @inline
 def _sources(
-    terms: Terms, question: Floats, prefills: Slots, identities: NDArray[np.uint64], seed: np.uint64
-) -> tuple[Floats, NDArray[np.uint64], NDArray[np.bool_]]:
-    """Lay side by side what pairs need of each prefill target, with its rank and whether it has room."""
+    terms: Terms, prefills: Slots, identities: NDArray[np.uint64], seed: np.uint64
+) -> tuple[Floats, NDArray[np.uint64]]:
+    """Lay side by side what pairs need of each prefill target, with its rank."""
     m = prefills.shape[0]
-    kept, ranks, roomy = np.empty((m, _KEPT)), np.empty(m, np.uint64), np.empty(m, np.bool_)
+    kept, ranks = np.empty((m, _KEPT)), np.empty(m, np.uint64)
     for j in range(m):
         p = prefills[j]
         kept[j, _PREFILLED], kept[j, _OTHERS] = terms[p, PREFILLED_S], terms[p, PREFILL_OTHERS]
         kept[j, _SPREAD], kept[j, _HITS] = terms[p, SPREAD], terms[p, HIT_TOKENS]
         ranks[j] = _shuffle(seed, np.uint64(identities[p]))
-        roomy[j] = question[PAIRED] != 0.0 and terms[p, WAIT_S] <= question[HOLD]
-    return kept, ranks, roomy
+    return kept, ranks
+
+
+@kernel
+def may_prefill(terms: Terms, question: Floats, slots: Slots) -> NDArray[np.bool_]:
+    """Say which of these may get a prompt now: who has a short queue, and who is worth a longer one.
+
+    Where nobody has a short queue the request waits at the router, which can still choose.  Otherwise a queue of up to
+    `FURTHER` times HOLD is accepted from those that have more of the prompt than everybody with a short queue: sending
+    it elsewhere would compute there what they hold.
+    """
+    n, longest = slots.shape[0], np.float32(-1.0)
+    for i in range(n):
+        t = slots[i]
+        if terms[t, WAIT_S] <= question[HOLD]:
+            longest = max(longest, terms[t, HIT_TOKENS])
+    may = np.zeros(n, np.bool_)
+    for i in range(n):
+        t = slots[i]
+        worth = longest >= 0.0 and terms[t, HIT_TOKENS] > longest
+        may[i] = terms[t, WAIT_S] <= question[HOLD] or (worth and terms[t, WAIT_S] <= FURTHER * question[HOLD])
+    return may
 
 
 @inline
@@ -214,11 +236,12 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
 
     Costs within the models' own error are a tie: it goes to the longer cached prefix, then to the rendezvous rank.
     `chosen[0]` is -1 when no combination is allowed or nobody has room: the decode
-    targets have all the requests they take, or every prefill queue is longer than HOLD.
+    targets have all the requests they take, or every prefill queue is too long (see `may_prefill`).
     """
     chosen[:] = -1
     n, m = decodes.shape[0], prefills.shape[0]
-    kept, ranks, roomy = _sources(terms, question, prefills, identities, seed)
+    kept, ranks = _sources(terms, prefills, identities, seed)
+    sources, homes = may_prefill(terms, question, prefills), may_prefill(terms, question, decodes)
     costs = np.full((n, m + 1), np.inf)
     best, best_ttft, spread = np.inf, 0.0, 0.0
     linked = -1
@@ -227,16 +250,18 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
         if terms[d, WAS_IN_FLIGHT] >= tags[d, MOST_REQUESTS]:
             continue
         tpot = float(terms[d, TPOT_S])
-        if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and terms[d, WAIT_S] <= question[HOLD]:
+        if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and homes[i]:
             costs[i, m] = _alone_cost(d, terms, question)
             if costs[i, m] < best:
                 best, best_ttft, spread = costs[i, m], terms[d, PREFILLED_S] + tpot, terms[d, SPREAD]
+        if question[PAIRED] == 0.0:
+            continue
         if m and tags[d, ZONE] != linked:
             linked = tags[d, ZONE]
             _link(kept, tags, prefills, linked, base, per_token)
         decoding, moved = float(terms[d, DECODE_COST]), max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
         for j in range(m):
-            if not roomy[j] or tags[prefills[j], REVISION] != tags[d, REVISION]:
+            if not sources[j] or tags[prefills[j], REVISION] != tags[d, REVISION]:
                 continue
             ttft = _pair_ttft(kept, j, moved, tpot)
             costs[i, j] = _cost(ttft, kept[j, _SPREAD], decoding + kept[j, _OTHERS], question)
