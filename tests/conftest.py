@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import inferplane_runtime  # noqa: F401 - turns gRPC's fork support off, before any test module imports gRPC
-
 REPOSITORY = Path(__file__).parent.parent
 
 # compiled once per checkout, whichever folder the tests are started from; children inherit it
 os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
+
+# as in every process of ours (`inferplane_runtime`), and before a test module that imports gRPC first
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 # A shell's background jobs ignore SIGINT, and so would every program that a test starts in one and then interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
