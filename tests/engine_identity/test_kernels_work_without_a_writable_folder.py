@@ -37,7 +37,14 @@ def copied_package(tmp_path: Path) -> Path:
     source = Path(inferplane_engine.__file__).parent
     copy = root / "inferplane_engine"
     copy.mkdir(parents=True)
-    for name in ("__init__.py", "compiled.py", "identity.py", "identity_kernels.py", "kernel_cache.py"):
+    for name in (
+        "__init__.py",
+        "compiled.py",
+        "identity.py",
+        "identity_kernels.py",
+        "kernel_cache.py",
+        "kernel_sources.py",
+    ):
         shutil.copy(source / name, copy / name)
     (copy / "__pycache__").write_text("")
     copy.chmod(stat.S_IREAD | stat.S_IEXEC)
