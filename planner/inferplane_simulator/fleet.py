@@ -166,6 +166,7 @@ class Fleet:
             policy=scenario.policy,
             ttft_s=scenario.slo.ttft_s,
             tpot_s=scenario.slo.tpot_s,
+            percentile=scenario.slo.percentile,
             queue_limit=scenario.queue_limit,
             queue_timeout_s=scenario.queue_timeout_s,
         )

@@ -61,8 +61,12 @@ class Slo:
 
     ttft_s: float = 2.0
     tpot_s: float = 0.1
+    percentile: float = 95.0
+    """Percent of requests that are to keep them: what the router aims at."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.percentile < 100:  # noqa: PLR2004
+            raise ScenarioError("slo.percentile", f"is {self.percentile:g}", "give a percentage, such as 95")
         for name in ("ttft_s", "tpot_s"):
             check_time(f"slo.{name}", getattr(self, name))
             if getattr(self, name) == 0:

@@ -1,6 +1,7 @@
 """How many requests a target takes: slow at first beside others, and no more than the pace allows."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +9,14 @@ from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.room import LEAST, Room
 from inferplane_router.core.router import RouterCore
-from inferplane_router.core.score_kernels import MOST_REQUESTS, STEP_BASE, STEP_CONTEXT, STEP_FACTOR, STEP_REQUEST
+from inferplane_router.core.score_kernels import (
+    MOST_REQUESTS,
+    STEP_BASE,
+    STEP_CONTEXT,
+    STEP_FACTOR,
+    STEP_REQUEST,
+    STEP_SPREAD,
+)
 from inferplane_router.core.testing import FakeWorker, ask, catalogue, connect, make_core, service
 from inferplane_router.core.values import Routed
 
@@ -91,6 +99,18 @@ def test_the_largest_batch_that_keeps_the_pace(
         assert step_s(most + max(2, most // 18)) > tpot_s * 0.999999
     if least < most < declared:
         assert step_s(most) < tpot_s * 1.06
+
+
+@pytest.mark.parametrize("percentile", [50.0, 90.0, 95.0, 99.0])
+def test_so_many_percent_keep_the_pace_as_the_objective_asks(percentile: float) -> None:
+    """Requests spread around what is predicted as much as predictions have been wrong."""
+    fleet, room, error = fleet_of(0.01, 1e-3, 0.0, 1.0, 4096), Room(), 0.2
+    fleet.speeds[0, STEP_SPREAD] = error
+    room.follow(fleet, 0.0, 0.1, percentile=percentile)
+    predicted_s = 0.01 + 1e-3 * int(fleet.tags[0, MOST_REQUESTS])
+    spread = np.random.default_rng(1).normal(1.0, error * np.sqrt(np.pi / 2), 100_000)
+
+    assert np.mean(predicted_s * spread <= 0.1) * 100 == pytest.approx(percentile, abs=1.5)
 
 
 def test_small_changes_are_not_written() -> None:

@@ -2,8 +2,9 @@
 
 Problem: an engine admits hundreds of requests, and every one more makes all of them slower; a worker that has just come
 attracts everything, since nothing waits there.  Idea: a limit a target, written where the choice looks for it.  The
-largest batch whose step is predicted to keep the service's TPOT; and for the first seconds of a target that joins
-others a growing part of what those carry.
+largest batch whose step is predicted to keep the service's TPOT for as many requests as the objective asks: what is
+predicted is a mean, around which requests spread as much as predictions have been wrong; and for the first seconds of a
+target that joins others a growing part of what those carry.
 Trade-off: one context length for all of a service's requests.  What is learned of steps holds the prefills between
 them, so the limit falls while an engine is busy with prompts, and gives it time to get out of that; a batch of an
 eighth of what the engine admits is always allowed, since an objective that cannot be kept must not cost all throughput.
@@ -11,6 +12,9 @@ Invariant: a limit is never below `LEAST`, and a service whose targets all came 
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import pi, sqrt
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,6 +26,7 @@ from inferplane_router.core.score_kernels import (
     STEP_CONTEXT,
     STEP_FACTOR,
     STEP_REQUEST,
+    STEP_SPREAD,
     Floats,
     Slots,
 )
@@ -54,13 +59,15 @@ class Room:
     _known: frozenset[int] = frozenset()
     _due: float = float("-inf")
 
-    def follow(self, fleet: "Fleet", now: float, tpot_s: float, *, at_once: bool = False) -> None:
+    def follow(
+        self, fleet: "Fleet", now: float, tpot_s: float, *, percentile: float = 50.0, at_once: bool = False
+    ) -> None:
         """Write the limits, at most ten times a second unless `at_once`."""
         if now < self._due and not at_once:
             return
         self._due = now + _PERIOD_S
         self._notice(fleet, now)
-        limits = np.minimum(fleet.declared, self._paced(fleet, tpot_s))
+        limits = np.minimum(fleet.declared, self._paced(fleet, tpot_s, percentile))
         self._begin_slowly(fleet, now, limits)
         if _differ(limits, fleet.limits):
             fleet.limit(limits)
@@ -75,13 +82,14 @@ class Room:
         self._known = usable
         self._came = {slot: came for slot, came in self._came.items() if slot in usable and now - came < _START_S}
 
-    def _paced(self, fleet: "Fleet", tpot_s: float) -> Slots:
+    def _paced(self, fleet: "Fleet", tpot_s: float, percentile: float) -> Slots:
         """Return the largest batch that keeps the pace, for every target."""
         requests = float(fleet.load.rows[:, IN_FLIGHT].sum())
         if requests >= LEAST:
             self.context = float(fleet.load.rows[:, CONTEXT_TOKENS].sum()) / requests
         speeds = fleet.speeds
-        step_s = tpot_s / np.maximum(speeds[:, STEP_FACTOR], 1e-3)
+        mean_s = tpot_s / (1.0 + _errors_at(percentile) * speeds[:, STEP_SPREAD])
+        step_s = mean_s / np.maximum(speeds[:, STEP_FACTOR], 1e-3)
         each_s = speeds[:, STEP_REQUEST] + speeds[:, STEP_CONTEXT] * self.context
         most: Floats = (step_s - speeds[:, STEP_BASE]) / np.maximum(each_s, 1e-9)
         least = np.maximum(_LEAST_BATCH, np.minimum(fleet.declared, _USUAL_MOST) // _LEAST_PART)
@@ -95,6 +103,12 @@ class Room:
         for slot, came in self._came.items():
             part = max(float(LEAST), carried * (now - came) / _START_S)
             limits[slot] = min(int(limits[slot]), int(part))
+
+
+@lru_cache
+def _errors_at(percentile: float) -> float:
+    """Return how many mean absolute errors above the mean a normal distribution has its percentile."""
+    return max(0.0, NormalDist().inv_cdf(percentile / 100.0)) * sqrt(pi / 2)
 
 
 def _differ(new: Slots, old: Slots) -> bool:

@@ -171,7 +171,7 @@ class Service:
 
     def make_room(self, now: float) -> None:
         """Follow at once who came or went: a newcomer begins slowly."""
-        self._room.follow(self.fleet, now, self.settings.tpot_s, at_once=True)
+        self._follow_room(now, at_once=True)
 
     def sweep(self, now: float) -> None:
         """Let go of requests that no agent knows of and nobody completed."""
@@ -182,7 +182,7 @@ class Service:
 
     def expire(self, now: float) -> None:
         self.fleet.load.expire(now)
-        self._room.follow(self.fleet, now, self.settings.tpot_s)
+        self._follow_room(now)
         for space in self.fleet.spaces:
             space.overlay.expire(now)
         self.feedback.settle(now)
@@ -269,6 +269,10 @@ class Service:
             ref = self._ref(slot)
             expects.append(Expectation(ref.worker_id, ref.rank, keys))
         return tuple(expects)
+
+    def _follow_room(self, now: float, *, at_once: bool = False) -> None:
+        objective = self.settings
+        self._room.follow(self.fleet, now, objective.tpot_s, percentile=objective.percentile, at_once=at_once)
 
     def _queue(self, ask: Ask, now: float, wall_s: float) -> Queued | Refused:
         """Let a request wait, if waiting can help."""
