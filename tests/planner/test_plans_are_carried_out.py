@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ WANTED = InferenceServiceSpec.model_validate(SERVICE)
 class FakeWorld:
     """Has one service, whose workers are there as soon as they are asked for."""
 
+    wanted: InferenceServiceSpec = WANTED
+    wall_s: float | None = None
     acting: bool = True
     counts: dict[str, int] = field(default_factory=lambda: {"prefill": 1, "decode": 1})
     told: list[Plan] = field(default_factory=list[Plan])
@@ -49,7 +52,9 @@ class FakeWorld:
     async def look(self) -> Sight:
         if self.problem:
             raise WorldError(self.problem)
-        spec = spec_of(WANTED, prices={}, calibrations={}, period_s=5.0, start_up_s=10.0)
+        spec = spec_of(
+            self.wanted, prices={}, calibrations={}, period_s=5.0, start_up_s=10.0, wall_s=self.wall_s
+        )
         prefill, decode = (Workers(self.counts[role], self.counts[role]) for role in ("prefill", "decode"))
         return Sight("m", spec, decode=decode, prefill=prefill, acting=self.acting)
 
@@ -88,6 +93,17 @@ def play(world: FakeWorld, journal: Journal, *, rate: int = 60, rounds: int = 8)
 
     asyncio.run(rounds_())
     return planning
+
+
+@pytest.mark.parametrize(("at", "least"), [("08:30", 3), ("12:00", 1)])
+def test_a_window_raises_the_floor_while_it_holds(at: str, least: int) -> None:
+    window = {"name": "mornings", "start": "08:00", "end": "12:00", "decode": {"minReplicas": 3}}
+    wanted = {**SERVICE, "scaling": {"mode": "slo", "windows": [window]}}
+    moment = datetime.fromisoformat(f"2026-11-30T{at}:00+00:00").timestamp()
+    world = FakeWorld(wanted=InferenceServiceSpec.model_validate(wanted), wall_s=moment)
+    play(world, Journal(None), rate=1)
+
+    assert world.counts["decode"] == least
 
 
 def test_a_plan_is_told_and_carried_out() -> None:

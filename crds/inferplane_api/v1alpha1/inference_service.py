@@ -18,7 +18,8 @@ from inferplane_api.v1alpha1.pairing import pairing_findings
 from inferplane_api.v1alpha1.pool_template import MAX_REPLICAS, PoolTemplate
 from inferplane_api.v1alpha1.slo import Slo
 from inferplane_api.v1alpha1.units import Duration
-from inferplane_api.v1alpha1.wire import INT32_MAX, Finding, WireModel, invalid
+from inferplane_api.v1alpha1.windows import ScalingWindow, contradictions
+from inferplane_api.v1alpha1.wire import INT32_MAX, Finding, WireModel, invalid, keyed_by
 
 _NAME_LENGTH = 40
 _MAX_DRAIN_S = 86_400
@@ -75,6 +76,12 @@ class Scaling(WireModel):
     max_step: int = Field(default=4, ge=1, le=MAX_REPLICAS, description="Most workers added or removed at once.")
     scale_down_delay_s: Duration = Field(default=300.0, description="How long less must be enough before it is less.")
     allow_lending: bool = Field(default=True, description="Let decode workers prefill when prefill is short.")
+    windows: tuple[ScalingWindow, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Times of the week in which the planner has narrower bounds than the pools' own.",
+        json_schema_extra=keyed_by("name"),
+    )
 
 
 class Rollout(WireModel):
@@ -151,6 +158,7 @@ class InferenceServiceSpec(WireModel):
             if value <= 0
         ]
         findings += self._budget_findings()
+        findings += contradictions(self.scaling.windows, {"prefill": self.prefill, "decode": self.decode})
         if findings:
             raise invalid(*findings)
         return self

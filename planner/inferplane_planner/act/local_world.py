@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ _SCALE_TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class LocalWorld:
-    """`now` is the planner's clock."""
+    """`now` is the planner's clock, `wall` the time of day, both in seconds."""
 
     folder: Path
     now: Callable[[], float]
@@ -42,6 +43,7 @@ class LocalWorld:
     prices: Prices
     calibrations: Calibrations
     environment: Mapping[str, str]
+    wall: Callable[[], float] = time.time
     _start_ups: StartUps = field(default_factory=StartUps)
 
     async def look(self) -> Sight:
@@ -58,6 +60,7 @@ class LocalWorld:
                 calibrations=self.calibrations,
                 period_s=self.period_s,
                 start_up_s=_START_UP_S,
+                wall_s=self.wall(),
             )
         except PlanningError as error:
             raise WorldError(str(error)) from error

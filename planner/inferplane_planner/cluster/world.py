@@ -119,6 +119,7 @@ class KubeWorld:
                 calibrations=known.calibrations,
                 period_s=known.period_s,
                 start_up_s=_START_UP_S,
+                wall_s=self.wall(),
             )
         except PlanningError as error:
             raise WorldError(str(error)) from error
