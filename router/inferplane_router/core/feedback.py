@@ -2,14 +2,15 @@
 
 Problem: predictions are only as good as what they were last compared with.  Idea: a report is matched with its
 decision, whose arrays still say what was predicted for that very worker (a fall-back included).  Evidence about blocks
-is weighed a little later, since block events may come after the report.  Trade-off: only requests that this router
-placed itself are used; other routers learn from theirs.
+is weighed a little later, since block events may come after the report: soon where the blocks are there by then, else
+when they must have come, unless so much was computed meanwhile that a cache of this size has let go of them.
+Trade-off: only requests that this router placed itself are used; other routers learn from theirs.
 Invariant: bounded work and memory per report; a report of an unknown request changes nothing.
 """
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
@@ -24,7 +25,10 @@ from inferplane_router.core.roster import Worker
 from inferplane_router.core.values import Mismatch
 from inferplane_router.core.worker_names import is_called
 
+_SOON_S: Final = 0.25
 _SETTLE_S: Final = 2.0
+_RENEWED: Final = 2
+"""A cache may have been renewed when a half of it was written: what runs takes room, and others may route there."""
 _MOST_PENDING: Final = 4096
 _OUTPUT_GAIN: Final = 0.05
 
@@ -38,6 +42,8 @@ class _Test:
     decision: Decision
     reported_prompt_tokens: int
     observed_tokens: int
+    computed_before: int
+    """Tokens that this target was seen to compute until then."""
 
 
 class Feedback:
@@ -47,7 +53,11 @@ class Feedback:
         self._fleet = fleet
         self.expected_output = fleet.settings.output_tokens
         self.convictions: dict[Mismatch, int] = {}
-        self._tests: deque[_Test] = deque(maxlen=_MOST_PENDING)
+        self._fresh: deque[_Test] = deque(maxlen=_MOST_PENDING)
+        self._late: deque[_Test] = deque(maxlen=_MOST_PENDING)
+        """Those whose blocks were not there soon."""
+        self._computed: dict[int, int] = {}
+        """Tokens by target, of prompts and answers."""
 
     def take(self, worker: Worker, report: worker_pb2.RequestReport, decision: Decision, now: float) -> None:
         """Use one report of a request that this router placed on `worker`."""
@@ -58,6 +68,8 @@ class Feedback:
         ref = appraisal.refs[slot] if slot < len(appraisal.refs) and appraisal.knows(slot) else None
         if ref is None or ref.worker_id != worker.entry.worker_id:
             return
+        computed = report.prompt_tokens - report.cached_tokens + report.output_tokens
+        self._computed[slot] = self._computed.get(slot, 0) + computed
         if report.outcome == worker_pb2.OUTCOME_OK:
             self._learn(worker, slot, report, appraisal, decision.choice)
         if decision.ask.tokens is not None and report.outcome in {
@@ -68,11 +80,15 @@ class Feedback:
 
     def settle(self, now: float) -> None:
         """Weigh the evidence whose time has come."""
-        while self._tests and self._tests[0].due <= now:
-            self._weigh(self._tests.popleft())
+        while self._fresh and self._fresh[0].due <= now:
+            test = self._fresh.popleft()
+            if not self._weigh(test, last=False):
+                self._late.append(replace(test, due=test.due + _SETTLE_S - _SOON_S))
+        while self._late and self._late[0].due <= now:
+            self._weigh(self._late.popleft(), last=True)
 
     def next_due(self) -> float | None:
-        return self._tests[0].due if self._tests else None
+        return min((tests[0].due for tests in (self._fresh, self._late) if tests), default=None)
 
     def _learn(
         self, worker: Worker, slot: int, report: worker_pb2.RequestReport, appraisal: Appraisal, choice: Choice
@@ -122,11 +138,12 @@ class Feedback:
         else:
             known, observed = report.decode_cached_tokens_known, report.decode_cached_tokens
         if known and worker.identity is not None:
-            start = worker.identity.engine_start
+            start, before = worker.identity.engine_start, self._computed.get(slot, 0)
             prompt = report.prompt_tokens
-            self._tests.append(_Test(now + _SETTLE_S, worker, start, slot, decision, prompt, observed))
+            self._fresh.append(_Test(now + _SOON_S, worker, start, slot, decision, prompt, observed, before))
 
-    def _weigh(self, test: _Test) -> None:
+    def _weigh(self, test: _Test, *, last: bool) -> bool:
+        """Weigh a test, unless its blocks are not there and may still come; return whether it is done with."""
         worker, ask, appraisal = test.worker, test.decision.ask, test.decision.appraisal
         space = worker.space
         if (
@@ -134,10 +151,13 @@ class Feedback:
             or worker.identity.engine_start != test.engine_start
             or test.slot not in worker.slots
         ):
-            return
+            return True
         if space is None or appraisal is None or ask.tokens is None:
-            return
+            return True
         keys = space.hash(ask, ask.tokens)
+        held = space.index.held(test.slot, keys)
+        if keys.shape[0] and not held and (not last or self._was_renewed(test, space.key.block_size)):
+            return last
         evidence = Evidence(
             prompt_tokens=ask.tokens.shape[0],
             reported_prompt_tokens=test.reported_prompt_tokens,
@@ -146,7 +166,7 @@ class Feedback:
             predicted_tokens=appraisal.hit_tokens(test.slot),
             observed_tokens=test.observed_tokens,
             expected_blocks=keys.shape[0],
-            held_blocks=space.index.held(test.slot, keys),
+            held_blocks=held,
             salted=ask.salt is not None,
             adapter=ask.model.adapter is not None,
             templated=ask.templated,
@@ -155,6 +175,13 @@ class Feedback:
             worker.show_trust()
             if worker.trust.cause is not Mismatch.NONE:
                 self.convictions[worker.trust.cause] = self.convictions.get(worker.trust.cause, 0) + 1
+        return True
+
+    def _was_renewed(self, test: _Test, block_size: int) -> bool:
+        """Say whether a cache of this size may have let go of a test's blocks."""
+        capacity = self._fleet.kv_blocks.item(test.slot)
+        blocks = (self._computed.get(test.slot, 0) - test.computed_before) // block_size
+        return 0 < capacity <= _RENEWED * blocks
 
 
 def computing_s(worker: Worker, report: worker_pb2.RequestReport, decision: Decision) -> float | None:
