@@ -10,7 +10,7 @@ from inferplane_api.proto.router_pb2 import Candidate, DecisionRecord
 from inferplane_api.proto.worker_pb2 import OUTCOME_OK, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind, read
 from inferplane_router.chronicle.chronicle import Chronicle
-from inferplane_router.chronicle.comparing import failed_handoffs, happened
+from inferplane_router.chronicle.comparing import already_ill, failed_handoffs, happened
 from inferplane_router.chronicle.pacing import Paces
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.router import RouterCore
@@ -77,6 +77,17 @@ def test_two_looks_make_what_happened(
     before: list[WorkerView], after: list[WorkerView], expected: list[tuple[Kind, str, bool]]
 ) -> None:
     assert seen(before, after) == expected
+
+
+def test_who_is_ill_when_it_is_seen_first_is_told() -> None:
+    came = seen([], [replace(FAILED, worker_id="d1")])
+    first = [(it.kind, it.worker, it.detail) for it in already_ill(statistics(D0, FAILED, DOUBTED), 1.0)]
+
+    assert came == [(Kind.WORKERS, "came", False), (Kind.HEALTH, "failed: said failed; the engine is gone", True)]
+    assert first == [
+        (Kind.HEALTH, "d0", "failed: said failed; the engine is gone"),
+        (Kind.TRUST, "d0", "cache known approximate: lost_events"),
+    ]
 
 
 def record(worker: str, *, times: float = 1.0, failed: Sequence[str] = ()) -> DecisionRecord:

@@ -28,6 +28,7 @@ class Conversation:
         salt: str | None = None,
         name: str = "tiny",
         templated: bool = False,
+        lasts_s: float = 3.0,
     ) -> Routed:
         """Serve one request; by default its blocks are announced and the prediction comes true."""
         self.number += 1
@@ -46,7 +47,7 @@ class Conversation:
             cached_tokens=answer.prefill_cached_tokens if observed is None else observed,
         )
         self.core.on_worker_message("d1", report, self.now + 0.2)
-        self.now += 3.0
+        self.now += lasts_s
         self.core.poll(self.now)
         return answer
 
@@ -105,6 +106,17 @@ def test_what_fails_only_with_an_adapter_is_the_adapter() -> None:
         talk.send(name="style", stored=NO_HASHES, observed=0)
 
     assert talk.view().mismatch is Mismatch.ADAPTER
+
+
+@pytest.mark.parametrize(("kv_blocks", "mode"), [(60, KvMode.EXACT), (6000, KvMode.APPROXIMATE)])
+def test_blocks_that_a_small_cache_has_let_go_of_convict_nobody(kv_blocks: int, mode: KvMode) -> None:
+    """Every request's blocks are gone before anybody looks; a cache of ten seconds' work would have them."""
+    talk = Conversation(FakeWorker("d1", kv_blocks=kv_blocks))
+    talk.send()
+    for _ in range(40):
+        talk.send(stored=NO_HASHES, observed=0, lasts_s=0.25)
+
+    assert talk.view().kv_mode is mode
 
 
 def test_one_surprise_convicts_nobody() -> None:

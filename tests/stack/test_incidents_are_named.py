@@ -35,7 +35,11 @@ SLOW = [
 ERRORS = [{"kind": "error", "at_request": FIRST + number} for number in range(40)]
 HANDOFF = [WorkerSpec("p0", Role.PREFILL, ERRORS), WorkerSpec("d0", Role.DECODE)]
 FORGOTTEN = [{"kind": "forgotten-events", "probability": 0.5}]
-EVENTS = [WorkerSpec("d0", Role.DECODE, FORGOTTEN), WorkerSpec("d1", Role.DECODE)]
+ROOMY = ["--num-gpu-blocks-override", "1000000"]  # nothing that was announced is gone before it is looked for
+EVENTS = [
+    WorkerSpec("d0", Role.DECODE, FORGOTTEN, engine_flags=ROOMY),
+    WorkerSpec("d1", Role.DECODE, engine_flags=ROOMY),
+]
 
 
 def ask(number: int) -> dict[str, Any]:

@@ -28,8 +28,26 @@ def happened(before: Statistics, after: Statistics, at: float) -> Iterator[Happe
         yield from _came(before, worker, at) if known is None else _changed(known, worker, at)
 
 
+def already_ill(first: Statistics, at: float) -> Iterator[Happening]:
+    """Yield what is wrong with workers that are seen for the first time."""
+    for worker in first.workers:
+        yield from _ill_at_first(worker, at)
+
+
+def _ill_at_first(worker: WorkerView, at: float) -> Iterator[Happening]:
+    if worker.health in _ILL:
+        yield _of(worker, at, Kind.HEALTH, f"{worker.health.value}: {_why(worker)}", bad=True)
+    if worker.kv_mode is KvMode.APPROXIMATE:
+        yield _trust(worker, at)
+
+
+def _why(worker: WorkerView) -> str:
+    return "; ".join(filter(None, (worker.because, worker.detail)))
+
+
 def _came(before: Statistics, worker: WorkerView, at: float) -> Iterator[Happening]:
     yield _of(worker, at, Kind.WORKERS, "came")
+    yield from _ill_at_first(worker, at)
     others = [it for it in before.workers if (it.service, it.pool) == (worker.service, worker.pool)]
     if others and all(it.revision != worker.revision for it in others):
         yield _of(worker, at, Kind.ROLLOUT, f"revision {worker.revision} after {others[0].revision}")
@@ -37,13 +55,16 @@ def _came(before: Statistics, worker: WorkerView, at: float) -> Iterator[Happeni
 
 def _changed(before: WorkerView, after: WorkerView, at: float) -> Iterator[Happening]:
     if before.health is not after.health:
-        why = "; ".join(filter(None, (after.because, after.detail)))
-        detail = f"{after.health.value}, was {before.health.value}: {why}"
+        detail = f"{after.health.value}, was {before.health.value}: {_why(after)}"
         yield _of(after, at, Kind.HEALTH, detail, bad=after.health in _ILL)
     if (before.kv_mode, before.mismatch) != (after.kv_mode, after.mismatch):
-        doubted = after.kv_mode is KvMode.APPROXIMATE
-        cause = "" if after.mismatch is Mismatch.NONE else f": {after.mismatch.value} {after.mismatch_detail}".rstrip()
-        yield _of(after, at, Kind.TRUST, f"cache known {after.kv_mode.value}{cause}", bad=doubted)
+        yield _trust(after, at)
+
+
+def _trust(worker: WorkerView, at: float) -> Happening:
+    cause = "" if worker.mismatch is Mismatch.NONE else f": {worker.mismatch.value} {worker.mismatch_detail}".rstrip()
+    doubted = worker.kv_mode is KvMode.APPROXIMATE
+    return _of(worker, at, Kind.TRUST, f"cache known {worker.kv_mode.value}{cause}", bad=doubted)
 
 
 def failed_handoffs(records: Iterable[DecisionRecord], now: Statistics, at: float) -> Iterator[Happening]:
