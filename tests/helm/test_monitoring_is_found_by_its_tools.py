@@ -34,7 +34,7 @@ def test_each_dashboard_is_a_config_map_that_the_sidecar_looks_for(helm: Helm) -
     boards = {name: each for name, each in of_kind(rendered(helm), "ConfigMap").items() if "-board-" in name}
 
     assert sorted(boards) == [
-        f"inferplane-board-{each}" for each in ("fleet", "operator", "planner", "router", "service")
+        f"inferplane-board-{each}" for each in ("fleet", "kv-store", "operator", "planner", "router", "service")
     ]
     for board in boards.values():
         (text,) = board["data"].values()
