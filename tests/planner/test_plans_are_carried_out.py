@@ -52,9 +52,7 @@ class FakeWorld:
     async def look(self) -> Sight:
         if self.problem:
             raise WorldError(self.problem)
-        spec = spec_of(
-            self.wanted, prices={}, calibrations={}, period_s=5.0, start_up_s=10.0, wall_s=self.wall_s
-        )
+        spec = spec_of(self.wanted, prices={}, calibrations={}, period_s=5.0, start_up_s=10.0, wall_s=self.wall_s)
         prefill, decode = (Workers(self.counts[role], self.counts[role]) for role in ("prefill", "decode"))
         return Sight("m", spec, decode=decode, prefill=prefill, acting=self.acting)
 
