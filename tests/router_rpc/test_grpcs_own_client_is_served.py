@@ -1,6 +1,9 @@
 """The server on a real socket, asked by gRPC's own client, plain and over TLS."""
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
@@ -208,5 +211,31 @@ def test_a_renewed_certificate_is_shown_to_the_next_caller(tmp_path: Path) -> No
             async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options=options) as channel:
                 assert await unary_call(channel, "/t/Reverse")(b"ab") == b"ba"
         await server.stop(0)
+
+    uvloop.run(main())
+
+
+def test_a_caller_that_does_not_say_goodbye_keeps_no_socket_open(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = World().server
+        shown = self_signed(tmp_path / "shown", "one")
+        port = await server.start("127.0.0.1", 0, certificate=ServedCertificate(shown, protocols=("h2",)))
+        trust = ssl.create_default_context(cafile=shown.chain)
+        trust.set_alpn_protocols(["h2"])
+
+        def greet() -> ssl.SSLSocket:
+            plain = socket.create_connection(("127.0.0.1", port), timeout=SOON_S)
+            caller = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+            caller.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            caller.recv(1)
+            return caller
+
+        with await asyncio.to_thread(greet) as caller:
+            await server.stop(0)
+            # Below TLS, where only the end of the connection, not of the conversation, ends the reading.
+            with socket.socket(fileno=os.dup(caller.fileno())) as below:
+                below.settimeout(SOON_S)
+                while await asyncio.to_thread(below.recv, 65_536):
+                    pass
 
     uvloop.run(main())

@@ -13,6 +13,7 @@ from inferplane_router.rpc.connection import Connection, RpcLimits
 from inferplane_runtime.certificates import ServedCertificate
 
 _BACKLOG = 1024
+_PARTING_S = 1.0  # for last bytes, and TLS's goodbye, to reach the other end
 
 
 class RpcServer:
@@ -44,14 +45,23 @@ class RpcServer:
             self._server.close()
         for each in tuple(self._sockets):
             each.connection.leave()
-        if self._sockets:
-            self._empty.clear()
-            # Not wait_for: in Python 3.11 it swallows a cancellation that comes with the last socket's end.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
-                    await self._empty.wait()
+        await self._until_empty(grace_s)
         for each in tuple(self._sockets):
             each.end()
+        # A loop that is closed under a socket that is still parting leaks the socket.
+        await self._until_empty(_PARTING_S)
+        for each in tuple(self._sockets):
+            each.abort()
+        await self._until_empty(_PARTING_S)
+
+    async def _until_empty(self, patience_s: float) -> None:
+        if not self._sockets:
+            return
+        self._empty.clear()
+        # Not wait_for: in Python 3.11 it swallows a cancellation that comes with the last socket's end.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._empty.wait()
 
     def joined(self, each: "_Socket") -> None:
         self._sockets.add(each)
@@ -103,3 +113,7 @@ class _Socket(asyncio.Protocol):
         """Write what is left to write, then close."""
         self.connection.lost()
         self._transport.close()
+
+    def abort(self) -> None:
+        """Close without a word."""
+        self._transport.abort()
