@@ -1,18 +1,18 @@
 """`kv`: look into the KV store of a local instance, check it, empty it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from inferplane import store_view
 from inferplane.context import Context
 from inferplane.errors import CommandError
 from inferplane.instances import choose
 from inferplane.options import instance_options
 from inferplane.output import Format, output_option, show_document, show_table
 from inferplane.table import Table
-from inferplane_api.v1alpha1.units import format_bytes
 
 _PATIENCE_S = 600.0
 _SHOWN = 100
@@ -33,9 +33,9 @@ def _asking(function: Callable[..., None]) -> Callable[..., None]:
 def stat(context: Context, *, name: str | None, state_dir: Path | None, output: str) -> None:
     """Show how full each tier is and what it did."""
     said = _ask(context, name, state_dir, {"op": "stat"})
-    _show(context, Format(output), said, _tiers)
+    _show(context, Format(output), said, store_view.tiers)
     if Format(output) is Format.TABLE:
-        click.echo(_worth(said))
+        click.echo(store_view.worth(said))
 
 
 @command.command("ls")
@@ -45,7 +45,7 @@ def stat(context: Context, *, name: str | None, state_dir: Path | None, output: 
 def ls(context: Context, *, name: str | None, state_dir: Path | None, limit: int, output: str) -> None:
     """List blocks, those used most first."""
     said = _ask(context, name, state_dir, {"op": "list", "limit": limit})
-    _show(context, Format(output), said, _blocks)
+    _show(context, Format(output), said, store_view.blocks)
 
 
 @command.command("verify")
@@ -124,43 +124,3 @@ def _show(context: Context, form: Format, said: dict[str, Any], table_of: Callab
         return
     table = table_of(said)
     show_table(context, table.heads, table.rows, right=table.right)
-
-
-def _tiers(said: dict[str, Any]) -> Table:
-    heads = ("TIER", "USED", "CAPACITY", "BLOCKS", "HITS", "WRITTEN", "CORRUPT", "REFUSED", "FAILED", "FETCH")
-    rows: list[tuple[str, ...]] = []
-    for tier in said["tiers"]:
-        counts = said["counters"]["tiers"][tier["name"]]
-        sizes = tuple(
-            "-" if tier.get(key) is None else format_bytes(tier[key]) for key in ("usedBytes", "capacityBytes")
-        )
-        counts = {**counts, "refused": tier.get("refused", "-")}
-        numbers = tuple(str(counts[key]) for key in ("hits", "written", "corrupt", "refused", "failed"))
-        fetch = _mean(engine["blockS"].get(tier["name"]) for engine in said["engines"])
-        rows.append((tier["name"], *sizes, str(tier.get("blocks", "-")), *numbers, fetch))
-    return Table(heads, rows, right=frozenset(range(1, len(heads))))
-
-
-def _worth(said: dict[str, Any]) -> str:
-    """Say what fetching was worth: FETCH of the table is one block's time, as engines measured it."""
-    computed = _mean(
-        None if engine["tokenS"] is None else engine["tokenS"] * engine["blockTokens"] for engine in said["engines"]
-    )
-    worth = said["worth"]
-    return (
-        f"{worth['fetched']} blocks fetched, {worth['declined']} computed though they were there; "
-        f"computing one takes {computed}"
-    )
-
-
-def _mean(times: Iterable[float | None]) -> str:
-    known = [time for time in times if time is not None]
-    return f"{1000 * sum(known) / len(known):.2f}ms" if known else "-"
-
-
-def _blocks(said: dict[str, Any]) -> Table:
-    rows = [
-        (row["key"][:16], row["tier"], row["owner"], format_bytes(row["bytes"]), str(row["uses"]))
-        for row in said["blocks"]
-    ]
-    return Table(("BLOCK", "TIER", "OWNER", "SIZE", "USES"), rows, right=frozenset({3, 4}))

@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
+from inferplane import store_view
 from inferplane.cluster import Connection
 from inferplane.completing import complete_instance
 from inferplane.context import Context
@@ -15,9 +17,10 @@ from inferplane.instances import Instance, all_instances, choose
 from inferplane.options import state_dir_option
 from inferplane.output import Format, output_option, show_document, show_table
 from inferplane.target import Target, cluster_meant, cluster_needed, world_options
-from inferplane_operator.local.status import InstancePhase, Status
+from inferplane_operator.local.status import InstancePhase, KVStoreStatus, Status
 
 _POLL_S = 0.3
+_STORE_PATIENCE_S = 2.0
 
 
 @click.command("status")
@@ -82,7 +85,16 @@ def _show_here(context: Context, name: str | None, state_dir: Path | None, form:
             return
     instance = choose(context, name=name, state_dir=state_dir)
     for status in _statuses(instance, watch=watch):
-        _show(context, status, form)
+        _show(context, status, _figures(instance, status), form)
+
+
+def _figures(instance: Instance, status: Status) -> dict[str, Any] | None:
+    """Return what the instance's KV store says of itself; None: there is none, or it does not answer."""
+    from inferplane_kvstore.asking import ask  # noqa: PLC0415  only instances with a store need it
+
+    if status.kv_store is None or status.phase is InstancePhase.STOPPED:
+        return None
+    return ask(instance.state.kv_config, {"op": "stat"}, patience_s=_STORE_PATIENCE_S)
 
 
 def _statuses(instance: Instance, *, watch: bool) -> Iterator[Status]:
@@ -131,13 +143,16 @@ def _url(status: Status | None) -> str:
     return status.url if status and status.phase is not InstancePhase.STOPPED else ""
 
 
-def _document(status: Status) -> dict[str, object]:
-    return status.model_dump(mode="json", by_alias=True)
+def _document(status: Status, figures: dict[str, Any] | None = None) -> dict[str, Any]:
+    document: dict[str, Any] = status.model_dump(mode="json", by_alias=True)
+    if figures is not None:
+        document["kvStore"]["figures"] = figures
+    return document
 
 
-def _show(context: Context, status: Status, form: Format) -> None:
+def _show(context: Context, status: Status, figures: dict[str, Any] | None, form: Format) -> None:
     if form is not Format.TABLE:
-        show_document(_document(status), form)
+        show_document(_document(status, figures), form)
         return
     click.echo(f"{status.service}: {status.phase.value}{f' ({status.message})' if status.message else ''}")
     if status.url and status.phase is not InstancePhase.STOPPED:
@@ -148,8 +163,20 @@ def _show(context: Context, status: Status, form: Format) -> None:
     ]
     click.echo()
     show_table(context, ("pool", "ready", "up-to-date", "bounds"), pools, right={1, 2})
-    if not status.workers:
-        return
+    if status.workers:
+        _show_workers(context, status)
+    if status.kv_store is not None and status.phase is not InstancePhase.STOPPED:
+        _show_store(context, status.kv_store, figures)
+
+
+def _show_store(context: Context, store: KVStoreStatus, figures: dict[str, Any] | None) -> None:
+    click.echo(f"\n{store_view.headline(store, figures)}")
+    if figures is not None:
+        table = store_view.tiers(figures)
+        show_table(context, table.heads, table.rows, right=table.right)
+
+
+def _show_workers(context: Context, status: Status) -> None:
     workers = [
         [
             worker.name,

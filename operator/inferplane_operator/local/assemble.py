@@ -18,7 +18,7 @@ from inferplane_api.v1alpha1.kv_store import KVStore
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapter
 from inferplane_api.v1alpha1.manifests import ManifestError, parse_resource
 from inferplane_api.v1alpha1.model_route import ModelRoute
-from inferplane_operator.local.blueprint import Blueprint, LocalAdapter, LocalPool
+from inferplane_operator.local.blueprint import Blueprint, LocalAdapter, LocalPool, LocalStore
 from inferplane_operator.local.desired import Desired
 from inferplane_operator.local.machine import Machine
 from inferplane_operator.local.statedir import StateError
@@ -138,14 +138,15 @@ def named_store(service: InferenceService, resources: Sequence[Resource]) -> KVS
     raise UnsuitableError(f"spec.kvStore.name: the file holds no KVStore {wanted.name}; add it, or leave kvStore out")
 
 
-def _kv_store(store: KVStore | None) -> dict[str, Any] | None:
+def _kv_store(store: KVStore | None) -> LocalStore | None:
     if store is None:
         return None
     ssd = next((tier.path for tier in store.spec.tiers if tier.path is not None), "")
     try:
-        return configuration(store, socket="", secret_file="", arena="", slabs=str(ssd))
+        config = configuration(store, socket="", secret_file="", arena="", slabs=str(ssd))
     except RenderError as error:
         raise UnsuitableError(str(error)) from error
+    return LocalStore(store.metadata.name, config)
 
 
 def on_this_machine(service: InferenceService, machine: Machine) -> InferenceService:

@@ -45,13 +45,23 @@ class LocalAdapter:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalStore:
+    """The KV store beside the workers."""
+
+    name: str
+    """Of its KVStore."""
+    config: dict[str, Any]
+    """Its configuration without its places, which are the machine's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Blueprint:
     service: CatalogueService
     pools: tuple[LocalPool, ...]
     routes: tuple[CatalogueRoute, ...] = ()
     adapters: tuple[LocalAdapter, ...] = ()
-    kv_store: dict[str, Any] | None = None
-    """Configuration of the KV store beside the workers, without its places; None: there is none."""
+    kv_store: LocalStore | None = None
+    """None: there is none."""
     planned: bool = False
     """Whether a planner is asked for, to scale or to advise."""
     gateway_processes: int = 1

@@ -260,7 +260,7 @@ class Instance:
     def _keep_kv_store(self, group: asyncio.TaskGroup, blueprint: Blueprint) -> None:
         """One at a time: they share a socket and memory.  Engines do without until the next one is there."""
         old = self._kv_store
-        if old is not None and old.config != blueprint.kv_store and not old.ending:
+        if old is not None and old.store != blueprint.kv_store and not old.ending:
             group.create_task(old.stop(), name="kv-store-stop")
         if old is not None and old.child.state is ChildState.STOPPED:
             old = self._kv_store = None
@@ -315,6 +315,7 @@ class Instance:
             stopping=self._stopping,
             problem=self._problem,
             adapters=self._adapters.statuses(),
+            kv_store=self._kv_store.status() if self._kv_store else None,
         )
         status = status_of(picture)
         if ended:

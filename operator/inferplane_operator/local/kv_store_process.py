@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import inferplane_kv_connector
+from inferplane_operator.local.blueprint import LocalStore
 from inferplane_operator.local.child import Child
 from inferplane_operator.local.kv_places import store_values
 from inferplane_operator.local.processes import Command
 from inferplane_operator.local.statedir import StateDir, replace_file
+from inferplane_operator.local.status import KVStoreStatus
 from inferplane_operator.local.worker import Surroundings
 from inferplane_operator.render import names
 
@@ -29,9 +31,8 @@ _CONNECTOR = Path(str(inferplane_kv_connector.__file__)).parent
 class KvStoreProcess:
     """Supervised like a worker's children."""
 
-    def __init__(self, state: StateDir, around: Surroundings, config: dict[str, Any]) -> None:
-        """`config`: the store's configuration without its places, which are this machine's."""
-        self.config = config
+    def __init__(self, state: StateDir, around: Surroundings, store: LocalStore) -> None:
+        self.store = store
         self.ending = False
         self._state = state
         self._around = around
@@ -52,6 +53,9 @@ class KvStoreProcess:
         await self.child.run()
         self._arena.unlink(missing_ok=True)
 
+    def status(self) -> KVStoreStatus:
+        return KVStoreStatus(name=self.store.name, process=self.child.status())
+
     async def stop(self) -> None:
         self.ending = True
         await self.child.stop(grace_s=_GRACE_S)
@@ -70,7 +74,7 @@ class KvStoreProcess:
         return Command(NAME, argv, self._around.environment, self._around.log_of(NAME))
 
     def _placed(self, places: dict[str, str]) -> dict[str, Any]:
-        config: dict[str, Any] = dict(self.config)
+        config: dict[str, Any] = dict(self.store.config)
         config |= {"socket": places[names.KV_SOCKET], "secretFile": places[names.KV_SECRET]}
         config["dram"] = {**config["dram"], "path": str(self._arena)}
         if "ssd" in config:

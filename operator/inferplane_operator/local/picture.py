@@ -14,6 +14,7 @@ from inferplane_operator.local.status import (
     AdapterStatus,
     ChildStatus,
     InstancePhase,
+    KVStoreStatus,
     PoolStatus,
     Status,
     WorkerPhase,
@@ -46,6 +47,7 @@ class Picture:
     problem: str = ""
     """A desired state that cannot be carried out, in words."""
     adapters: Sequence[AdapterStatus] = ()
+    kv_store: KVStoreStatus | None = None
 
 
 def status_of(picture: Picture) -> Status:
@@ -69,6 +71,7 @@ def status_of(picture: Picture) -> Status:
         pools=tuple(_pool_status(pool, picture.workers) for pool in picture.blueprint.pools),
         workers=tuple(picture.workers),
         adapters=tuple(picture.adapters),
+        kv_store=picture.kv_store,
     )
 
 

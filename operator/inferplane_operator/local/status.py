@@ -89,6 +89,13 @@ class AdapterStatus(_Value):
     message: str = Field(default="", description="Where it is, and what is in the way elsewhere.")
 
 
+class KVStoreStatus(_Value):
+    """The KVStore of the instance: its process.  What it holds it tells whoever asks it."""
+
+    name: str
+    process: ChildStatus
+
+
 class Status(_Value):
     namespace: str = "default"
     service: str
@@ -108,6 +115,7 @@ class Status(_Value):
     pools: tuple[PoolStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
     adapters: tuple[AdapterStatus, ...] = ()
+    kv_store: KVStoreStatus | None = Field(default=None, description="None: the service names no KVStore.")
 
 
 def write_status(state: StateDir, status: Status) -> None:
