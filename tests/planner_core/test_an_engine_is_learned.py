@@ -51,6 +51,23 @@ def test_factors_stay_within_bounds_whatever_is_observed(times: list[float]) -> 
         assert 1.0 / SLOWEST <= float(mean.min()) <= float(mean.max()) <= SLOWEST
 
 
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.001, 100.0)), min_size=1, max_size=30),
+    st.sampled_from([CALIBRATED, GUESSED]),
+)
+def test_an_observation_never_takes_the_expected_time_further_from_itself(
+    observations: list[tuple[float, float]], deviation: float
+) -> None:
+    factors = Factors.of_prior(2, deviation)
+    for share, seconds in observations:
+        shares = np.array([share, 1.0 - share])
+        found = min(SLOWEST, max(1.0 / SLOWEST, seconds))
+        before = abs(float(shares @ factors.mean) - found)
+        factors = factors.faded().observe(shares, seconds)
+
+        assert abs(float(shares @ factors.mean) - found) <= before * (1.0 + 1e-9) + 1e-12
+
+
 def test_waiting_inside_an_engine_is_not_taken_for_a_slow_engine() -> None:
     alone = observed(Part.PREFILL, 1.0, count=10)
     waited = tuple(Learned(Part.PREFILL, it.seconds * 5.0, it.tokens) for it in observed(Part.PREFILL, 1.0, count=20))

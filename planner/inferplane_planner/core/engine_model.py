@@ -8,7 +8,10 @@ fade, so an engine that changes is followed; the variance never exceeds the prio
 was known at first.
 Trade-off.  Waiting inside an engine looks like a slow engine.  It only ever adds, so of the prefills of one step those
 that were fastest for their length count.
-Invariants.  Factors stay within `SLOWEST` and its inverse; no sample that is not a finite time is taken.
+Factors that only fit together move together: where one reaches its bound, cutting it off alone would leave the other
+half of the move, which leads away from what was observed.  So the move goes to the bounds as the covariance has it.
+Invariants.  Factors stay within `SLOWEST` and its inverse; no sample that is not a finite time is taken; a sample
+never takes the expected time further from itself.
 """
 
 import math
@@ -18,6 +21,7 @@ from enum import StrEnum
 import numpy as np
 
 from inferplane_engine.timing import Link, TimingProfile
+from inferplane_planner.core.bounded import within
 from inferplane_planner.core.demand import Floats
 from inferplane_planner.core.predict import Pair
 from inferplane_planner.core.times import EngineTimes
@@ -77,9 +81,11 @@ class Factors:
         expected = float(shares @ self.mean)
         noise = (_NOISE * max(expected, 1.0 / SLOWEST)) ** 2
         gain = spread @ shares / (float(shares @ spread @ shares) + noise)
-        mean = np.clip(self.mean + gain * (found - expected), 1.0 / SLOWEST, SLOWEST)
         covariance = spread - np.outer(gain, shares @ spread)
-        return Factors(mean, (covariance + covariance.T) / 2.0, self.prior_variance)
+        covariance = (covariance + covariance.T) / 2.0
+        mean = within(self.mean + gain * (found - expected), covariance, 1.0 / SLOWEST, SLOWEST)
+        closer = abs(float(shares @ mean) - found) <= abs(expected - found)
+        return Factors(mean if closer else self.mean, covariance, self.prior_variance)
 
     def deviation(self, terms: Floats) -> float:
         """Return the standard deviation of the time, relative to it."""
