@@ -103,6 +103,7 @@ class Front:
             draw_id=id_source(outside.draw),
             meters=self.meters,
             on_ask=self._observe_ask,
+            first_nonce=1 + int.from_bytes(outside.draw(7)),
         )
         self._traces = make_traces(
             config.tracing,

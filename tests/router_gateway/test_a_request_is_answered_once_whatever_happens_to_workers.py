@@ -111,7 +111,9 @@ def test_the_clients_id_goes_in_and_out_and_a_duplicate_gets_another() -> None:
     world.upstream.calls[0].answer(200, b"{}", ((b"x-request-id", b"engine's"),))
 
     assert [ask.request_id for ask in world.core.asks] == ["mine", "mine-id0", "id1"]
+    assert [ask.nonce for ask in world.core.asks] == [1, 2, 0]
     assert world.upstream.calls[0].request.headers.get(b"x-request-id") == b"mine"
+    assert world.upstream.calls[0].request.headers.get(b"x-inferplane-nonce") == b"1"
     assert first.head is not None
     assert [value for name, value in first.head.headers.pairs if name == b"x-request-id"] == [b"mine"]
     assert not strange.started

@@ -46,13 +46,15 @@ def test_headers_of_a_connection_end_with_it() -> None:
 
 def test_a_request_is_accepted_then_past_prefill_then_finished() -> None:
     bench = Bench()
-    bench.send({"prompt": "hi"}, headers=((b"x-inferplane-router-epoch", b"77"), (b"x-inferplane-tenant", b"acme")))
+    said = ((b"x-inferplane-router-epoch", b"77"), (b"x-inferplane-tenant", b"acme"), (b"x-inferplane-nonce", b"5"))
+    bench.send({"prompt": "hi"}, headers=said)
     bench.upstream.last.answer(ANSWER)
 
     assert [change.phase for change in bench.entries] == [Phase.ACCEPTED, Phase.PREFILL_DONE, Phase.FINISHED]
     assert {(change.entry.request_id, change.entry.router_epoch, change.entry.tenant) for change in bench.entries} == {
         ("r1", 77, "acme")
     }
+    assert {change.entry.nonce for change in bench.entries} == {5}
     assert bench.entries[-1].output_tokens == 3
     assert len(bench.ledger) == 0
 

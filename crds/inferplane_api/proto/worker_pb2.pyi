@@ -291,7 +291,7 @@ class BlockDelta(_message.Message):
     def __init__(self, dp_rank: _Optional[int] = ..., plane: _Optional[_Union[Plane, str]] = ..., store_id: _Optional[str] = ..., cleared: _Optional[bool] = ..., removed: _Optional[bytes] = ..., stored: _Optional[bytes] = ..., expected: _Optional[bytes] = ..., expected_by: _Optional[str] = ...) -> None: ...
 
 class LoadEntry(_message.Message):
-    __slots__ = ("request_id", "router_epoch", "dp_rank", "phase", "prompt_tokens", "uncached_tokens", "output_tokens", "tenant", "adapter", "adapter_revision", "priority")
+    __slots__ = ("request_id", "router_epoch", "dp_rank", "phase", "prompt_tokens", "uncached_tokens", "output_tokens", "tenant", "adapter", "adapter_revision", "priority", "nonce")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ROUTER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -303,6 +303,7 @@ class LoadEntry(_message.Message):
     ADAPTER_FIELD_NUMBER: _ClassVar[int]
     ADAPTER_REVISION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     router_epoch: int
     dp_rank: int
@@ -314,7 +315,8 @@ class LoadEntry(_message.Message):
     adapter: str
     adapter_revision: str
     priority: int
-    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., phase: _Optional[_Union[LoadPhase, str]] = ..., prompt_tokens: _Optional[int] = ..., uncached_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., phase: _Optional[_Union[LoadPhase, str]] = ..., prompt_tokens: _Optional[int] = ..., uncached_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., priority: _Optional[int] = ..., nonce: _Optional[int] = ...) -> None: ...
 
 class LoadSnapshot(_message.Message):
     __slots__ = ("entries", "gauges")
@@ -345,7 +347,7 @@ class EngineGauges(_message.Message):
     def __init__(self, dp_rank: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_usage: _Optional[float] = ...) -> None: ...
 
 class RequestReport(_message.Message):
-    __slots__ = ("request_id", "router_epoch", "dp_rank", "outcome", "status", "model", "tenant", "adapter", "adapter_revision", "prompt_tokens", "output_tokens", "cached_tokens", "decode_cached_tokens", "transferred_tokens", "cached_tokens_known", "decode_cached_tokens_known", "queue_s", "prefill_s", "transfer_s", "decode_s", "ttft_s", "tpot_s", "prefill_worker", "failed_prefill_workers", "side", "streamed")
+    __slots__ = ("request_id", "router_epoch", "dp_rank", "outcome", "status", "model", "tenant", "adapter", "adapter_revision", "prompt_tokens", "output_tokens", "cached_tokens", "decode_cached_tokens", "transferred_tokens", "cached_tokens_known", "decode_cached_tokens_known", "queue_s", "prefill_s", "transfer_s", "decode_s", "ttft_s", "tpot_s", "prefill_worker", "failed_prefill_workers", "side", "streamed", "nonce")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ROUTER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -372,6 +374,7 @@ class RequestReport(_message.Message):
     FAILED_PREFILL_WORKERS_FIELD_NUMBER: _ClassVar[int]
     SIDE_FIELD_NUMBER: _ClassVar[int]
     STREAMED_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     router_epoch: int
     dp_rank: int
@@ -398,4 +401,5 @@ class RequestReport(_message.Message):
     failed_prefill_workers: _containers.RepeatedScalarFieldContainer[str]
     side: Role
     streamed: bool
-    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., status: _Optional[int] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., decode_cached_tokens: _Optional[int] = ..., transferred_tokens: _Optional[int] = ..., cached_tokens_known: _Optional[bool] = ..., decode_cached_tokens_known: _Optional[bool] = ..., queue_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., ttft_s: _Optional[float] = ..., tpot_s: _Optional[float] = ..., prefill_worker: _Optional[str] = ..., failed_prefill_workers: _Optional[_Iterable[str]] = ..., side: _Optional[_Union[Role, str]] = ..., streamed: _Optional[bool] = ...) -> None: ...
+    nonce: int
+    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., status: _Optional[int] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., decode_cached_tokens: _Optional[int] = ..., transferred_tokens: _Optional[int] = ..., cached_tokens_known: _Optional[bool] = ..., decode_cached_tokens_known: _Optional[bool] = ..., queue_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., ttft_s: _Optional[float] = ..., tpot_s: _Optional[float] = ..., prefill_worker: _Optional[str] = ..., failed_prefill_workers: _Optional[_Iterable[str]] = ..., side: _Optional[_Union[Role, str]] = ..., streamed: _Optional[bool] = ..., nonce: _Optional[int] = ...) -> None: ...

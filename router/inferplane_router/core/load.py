@@ -3,7 +3,8 @@
 Problem: a router must count what it has just sent, before the worker says so, and must not count it twice or for ever.
 Idea: entries are keyed by (router epoch, request id), as agents report them: our own entry is replaced by the report
 of the same request, another router's is added, and FINISHED removes either.  An entry that its agent never confirms
-expires.  Trade-off: sums are kept incrementally, one entry at a time.
+expires.  A client may use an id again before the agent has told the end of its last request, so a nonce says of which
+one a report is.  Trade-off: sums are kept incrementally, one entry at a time.
 Invariant: the row of a slot is the sum over its entries.
 """
 
@@ -31,6 +32,8 @@ class _Entry:
     prefilling: bool
     decodes: bool
     """False once a prefill worker has answered: it holds memory, but computes nothing more."""
+    nonce: int
+    """0 where the id alone names the request."""
     expires: float
     """When it goes unless the agent confirms it; infinity once it has."""
 
@@ -53,22 +56,28 @@ class LoadTable:
             rows[: self.rows.shape[0]] = self.rows
             self.rows, self._sums = rows, _cells_of(rows)
 
-    def expect(self, slot: int, request_id: str, *, prompt: int, uncached: int, now: float) -> None:
+    def expect(self, slot: int, request_id: str, *, prompt: int, uncached: int, now: float, nonce: int = 0) -> None:
         """Count a request that was just routed there."""
         key = (self._epoch, request_id)
         expires = now + self._unconfirmed_s
-        self._put(slot, key, _Entry(prompt, uncached, 0, prefilling=uncached > 0, decodes=True, expires=expires))
+        prefilling = uncached > 0
+        self._put(slot, key, _Entry(prompt, uncached, 0, prefilling, decodes=True, nonce=nonce, expires=expires))
         heapq.heappush(self._due, (expires, slot, key))
 
     def report(self, slot: int, reported: worker_pb2.LoadEntry, *, decodes: bool) -> None:
         """Take an agent's word for one request; `decodes` is False for a prefill pool's worker."""
         key = (reported.router_epoch, reported.request_id)
+        known = self._entries.get(slot, {}).get(key)
+        another = known is not None and _differ(known.nonce, reported.nonce)
         if reported.phase == worker_pb2.LOAD_PHASE_FINISHED:
-            self._take(slot, key)
+            if not another:
+                self._take(slot, key)
             return
+        if another and key[0] == self._epoch:
+            return  # of a request of ours that is over
         if reported.phase not in {worker_pb2.LOAD_PHASE_ACCEPTED, worker_pb2.LOAD_PHASE_PREFILL_DONE}:
             return
-        known = self._entries.get(slot, {}).get(key)
+        known = None if another else known
         prefilled = reported.phase == worker_pb2.LOAD_PHASE_PREFILL_DONE
         prompt = reported.prompt_tokens or (known.prompt_tokens if known else 0)
         uncached = known.uncached_tokens if known else reported.uncached_tokens
@@ -81,6 +90,7 @@ class LoadTable:
                 output_tokens=reported.output_tokens,
                 prefilling=not prefilled and uncached > 0,
                 decodes=decodes or not prefilled,
+                nonce=reported.nonce or (known.nonce if known else 0),
                 expires=_NEVER,
             ),
         )
@@ -153,6 +163,11 @@ class LoadTable:
         if entry.decodes:
             sums[slot, IN_FLIGHT] += sign
             sums[slot, CONTEXT_TOKENS] += sign * (entry.prompt_tokens + entry.output_tokens)
+
+
+def _differ(one: int, other: int) -> bool:
+    """Say whether two nonces name two requests; an agent that does not know of them says 0."""
+    return 0 not in {one, other} and one != other
 
 
 def _cells_of(rows: Floats) -> "memoryview[float]":

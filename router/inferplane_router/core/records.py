@@ -70,9 +70,11 @@ class Records:
         return list(islice(reversed(self._decisions.values()), count))
 
     def observe(self, report: RequestReport) -> Decision | None:
-        """Attach a report to its decision."""
+        """Attach a report to its decision; None where that is not kept any more."""
         decision = self._decisions.get(report.request_id)
-        if decision is not None and len(decision.reports) < _REPORTS:
+        if decision is None or report.nonce not in {0, decision.ask.nonce}:
+            return None
+        if len(decision.reports) < _REPORTS:
             decision.reports.append(report)
         return decision
 

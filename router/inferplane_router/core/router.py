@@ -295,7 +295,9 @@ class RouterCore:
         if worker.breaker.ended(report) or self._lags(worker, report, decision):
             self._avoid(worker, HealthEvent.BREAKER_OPENED, worker.breaker.trip(now, firm=True))
         flight = service.flights.get(report.request_id)
-        if flight is not None and flight.routed.decode.worker_id == worker.entry.worker_id:
+        if flight is None or report.nonce not in {0, flight.ask.nonce}:
+            return
+        if flight.routed.decode.worker_id == worker.entry.worker_id:
             self.complete(report.request_id, report.outcome, now)
 
     def _lags(self, worker: Worker, report: worker_pb2.RequestReport, decision: Decision) -> bool:

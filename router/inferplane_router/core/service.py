@@ -217,7 +217,7 @@ class Service:
         cached = appraisal.hit_tokens(computing)
         for slot in slots:
             uncached = prompt - cached if slot == computing else 0
-            fleet.load.expect(slot, ask.request_id, prompt=prompt, uncached=uncached, now=now)
+            fleet.load.expect(slot, ask.request_id, prompt=prompt, uncached=uncached, now=now, nonce=ask.nonce)
         routed = Routed(
             ask.request_id,
             self._ref(decode),
@@ -228,6 +228,7 @@ class Service:
             choice.ttft_s,
             choice.tpot_s,
             self._predict(ask, slots, placed, now),
+            ask.nonce,
         )
         self.flights[ask.request_id] = Flight(ask, routed, slots, now)
         space = fleet.space_at(computing)

@@ -80,6 +80,8 @@ class Ask:
     """Worker ids that must not be chosen."""
     only: frozenset[str] = frozenset()
     """Worker ids of which one must be chosen; empty: any."""
+    nonce: int = 0
+    """Tells this request from others of the same id, which a client chose; 0 where the id alone does."""
     hashes: dict[int, Hashes] = field(default_factory=dict[int, Hashes], compare=False, repr=False)
     """The prompt's block hashes by the seed of their chain, written down once: a request that waits, is placed again or
     teaches is not hashed again, and whoever knows them beforehand gives them."""
@@ -120,6 +122,8 @@ class Routed:
     ttft_s: float
     tpot_s: float
     expects: tuple[Expectation, ...] = ()
+    nonce: int = 0
+    """See `Ask`; the agents repeat it."""
 
     @property
     def uncached_tokens(self) -> int:

@@ -9,6 +9,7 @@ Invariant: a request that the core knows is completed exactly once, whoever forg
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import field, replace
+from itertools import count
 from typing import Final
 
 import structlog
@@ -51,6 +52,8 @@ class Wish:
     deadline_s: float | None = None
     exclude: frozenset[str] = field(default_factory=frozenset[str])
     only: frozenset[str] = field(default_factory=frozenset[str])
+    nonce: int = 0
+    """See `Ask`."""
 
     def asking(self, tokens: Tokens | None, *, templated: bool = False) -> Ask:
         """Return what the core is asked, with the prompt's tokens where they are known."""
@@ -69,6 +72,7 @@ class Wish:
             session=self.hints.session,
             exclude=self.exclude,
             only=self.only,
+            nonce=self.nonce,
         )
 
     @property
@@ -138,6 +142,7 @@ class DataPlane:
         draw_id: Callable[[], str],
         meters: GatewayMeters,
         on_ask: Callable[[Ask], None] | None = None,
+        first_nonce: int = 1,
     ) -> None:
         self._core = core
         self._on_ask = on_ask
@@ -145,6 +150,8 @@ class DataPlane:
         self._announcer = announcer
         self.now = clock.monotonic
         self._draw_id = draw_id
+        self._nonces = count(first_nonce)
+        """Processes with one epoch begin far from each other."""
         self._meters = meters
         self._waiting: dict[str, Placement] = {}
         self._in_force: set[str] = set()
@@ -162,14 +169,18 @@ class DataPlane:
         if isinstance(model, UnknownModel):
             raise unknown_model(body.model, model.known_names) if model.known_names else nothing_served()
         body.with_model(model.model_name)
-        return Wish(self.fresh_id(hints.request_id), path, route, body, model, hints, tenant)
+        request_id, nonce = self.name(hints.request_id)
+        return Wish(request_id, path, route, body, model, hints, tenant, nonce=nonce)
 
-    def fresh_id(self, wanted: str) -> str:
-        """Return the client's id, or one of our own; two requests in force never share one."""
+    def name(self, wanted: str) -> tuple[str, int]:
+        """Return the client's id and a nonce, or an id of our own, which needs none.
+
+        Two requests in force never share an id; what agents say later of one that is over is known by its nonce.
+        """
         if not wanted:
-            return self._draw_id()
+            return self._draw_id(), 0
         taken = wanted in self._in_force or self._core.in_force(wanted)
-        return f"{wanted}-{self._draw_id()}" if taken else wanted
+        return (f"{wanted}-{self._draw_id()}" if taken else wanted), next(self._nonces)
 
     def place(self, wish: Wish, deliver: Deliver) -> Placement:
         """Find a place; `deliver` is called once, perhaps before this returns."""

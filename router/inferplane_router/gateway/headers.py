@@ -139,6 +139,8 @@ class HeaderWriter:
             (b"x-inferplane-uncached-tokens", b"%d" % routed.uncached_tokens),
             (b"x-inferplane-dp-rank", b"%d" % routed.decode.rank),
         ]
+        if routed.nonce:
+            pairs.append((b"x-inferplane-nonce", b"%d" % routed.nonce))
         if particulars.hand_off and routed.prefill:
             addresses = ",".join(target.address for target in routed.prefill)
             pairs.append((b"x-inferplane-prefill", addresses.encode()))

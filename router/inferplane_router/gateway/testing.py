@@ -35,7 +35,7 @@ def routed(ask: Ask, decode: str = "d0", prefill: tuple[str, ...] = ()) -> Route
     """Build the answer that places `ask` on these workers."""
     tokens = 0 if ask.tokens is None else int(ask.tokens.size)
     sides = tuple(target(name) for name in prefill)
-    return Routed(ask.request_id, target(decode), sides, tokens, 0, 0, 0.1, 0.01)
+    return Routed(ask.request_id, target(decode), sides, tokens, 0, 0, 0.1, 0.01, nonce=ask.nonce)
 
 
 @dataclass
@@ -86,6 +86,7 @@ class ScriptedCore:
             place.ttft_s,
             place.tpot_s,
             self.expects,
+            place.nonce,
         )
 
     def retry(self, request_id: str, failed_worker: str, now: float) -> Answer:  # noqa: ARG002 - see above

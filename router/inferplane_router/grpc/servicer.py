@@ -119,13 +119,13 @@ class RouterServicer:
         hints = read_hints(request)
         if request.WhichOneof("prompt") == "body":
             read, prompt = self._plane.read(path, route, request.body, hints, tenant=request.tenant), None
-            request_id, body, model = read.request_id, read.body, read.model
+            named, body, model = (read.request_id, read.nonce), read.body, read.model
         else:
-            request_id, body, model = self._tokenised(request)
+            named, body, model = self._tokenised(request)
             prompt = _tokens(request.token_ids)
         exclude, only = request.exclude_workers, request.only_workers
         wish = Wish(
-            request_id,
+            named[0],
             path,
             route,
             body,
@@ -135,16 +135,17 @@ class RouterServicer:
             request.deadline_s or None,
             frozenset(exclude) if exclude else _NOBODY,
             frozenset(only) if only else _NOBODY,
+            named[1],
         )
         return wish, prompt
 
-    def _tokenised(self, request: pb.PickRequest) -> tuple[str, ParsedBody, ResolvedModel]:
+    def _tokenised(self, request: pb.PickRequest) -> tuple[tuple[str, int], ParsedBody, ResolvedModel]:
         model = self._plane.core.resolve_model(request.model)
         if isinstance(model, UnknownModel):
             raise unknown_model(request.model, model.known_names)
         # Whoever has tokens writes the request to the engine too: the salt is the one that the engine will see.
         body = ParsedBody({}, b"", request.model, False, request.max_tokens, request.cache_salt or None)  # noqa: FBT003 - a field
-        return self._plane.fresh_id(request.request_id), body, model
+        return self._plane.name(request.request_id), body, model
 
     def found(self, placement: Placement, answer: Routed | GatewayError) -> pb.PickReply:
         """Return the reply to a pick; what got a place is kept until `Complete`."""

@@ -21,7 +21,7 @@ class Mirror:
         self.identity: wire.WorkerMessage | None = None
         self._status: wire.WorkerMessage | None = None
         self._stored: wire.WorkerMessage | None = None
-        self._load: dict[tuple[int, int, str], wire.LoadEntry] = {}
+        self._load: dict[tuple[int, int, str, int], wire.LoadEntry] = {}
 
     def connect(self) -> None:
         """Begin a stream: it will say everything anew, and until then what was said stands."""
@@ -96,5 +96,5 @@ class Mirror:
         return wire.WorkerMessage(block_delta=short)
 
 
-def _key(entry: wire.LoadEntry) -> tuple[int, int, str]:
-    return entry.dp_rank, entry.router_epoch, entry.request_id
+def _key(entry: wire.LoadEntry) -> tuple[int, int, str, int]:
+    return entry.dp_rank, entry.router_epoch, entry.request_id, entry.nonce

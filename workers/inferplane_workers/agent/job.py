@@ -490,6 +490,7 @@ def _entry(routing: Routing) -> Entry:
         adapter=routing.adapter,
         adapter_revision=routing.adapter_revision,
         priority=routing.priority,
+        nonce=routing.nonce,
     )
 
 

@@ -34,6 +34,8 @@ class Entry:
     adapter: str = ""
     adapter_revision: str = ""
     priority: int = 0
+    nonce: int = 0
+    """What the router tells requests of one id apart by."""
 
 
 class Change(NamedTuple):

@@ -53,6 +53,8 @@ class Routing:
     priority: int = 0
     handoff_prefill: bool = False
     rendezvous: Rendezvous | None = None
+    nonce: int = 0
+    """What the router tells requests of one id apart by; 0: nothing."""
 
     def prefill_rank(self, candidate: int) -> int:
         """Return the rank that a candidate, by its place in `prefill`, is asked for."""
@@ -83,6 +85,7 @@ def read_routing(headers: Headers) -> Routing:
         priority=_signed(found, b"x-inferplane-priority"),
         handoff_prefill=found.get(b"x-inferplane-handoff") == b"prefill",
         rendezvous=_rendezvous(found),
+        nonce=_number(found, b"x-inferplane-nonce", _MAX_U64),
     )
 
 
@@ -109,6 +112,8 @@ def prefill_headers(headers: Headers, routing: Routing, dp_rank: int, rendezvous
         (b"x-inferplane-adapter", routing.adapter.encode("latin-1")),
         (b"x-inferplane-adapter-revision", routing.adapter_revision.encode("latin-1")),
     )
+    if routing.nonce:
+        ours += ((b"x-inferplane-nonce", b"%d" % routing.nonce),)
     if rendezvous is not None:
         place = f"{rendezvous.host}:{rendezvous.port}/{rendezvous.room}"
         ours += ((b"x-inferplane-rendezvous", place.encode("latin-1")),)

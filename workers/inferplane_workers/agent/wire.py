@@ -151,6 +151,7 @@ def report_body(report: Report) -> bytes:
         failed_prefill_workers=report.failed_prefill_workers,
         side=pb.Role.Name(report.side),
         streamed=report.streamed,
+        nonce=routing.nonce,
     )
     return pb.WorkerMessage(report=message).SerializeToString()
 
@@ -180,6 +181,7 @@ def _entry(change: Change) -> pb.LoadEntry:
         adapter=entry.adapter,
         adapter_revision=entry.adapter_revision,
         priority=entry.priority,
+        nonce=entry.nonce,
     )
 
 
