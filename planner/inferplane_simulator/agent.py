@@ -97,6 +97,11 @@ class Agent:
     def report(self, report: worker_pb2.RequestReport) -> None:
         self._reports.append(report)
 
+    @property
+    def speaks(self) -> bool:
+        """Whether there is something to be said."""
+        return bool(self.blocks.events or self._loads or self._reports)
+
     def take(self) -> list[worker_pb2.WorkerMessage]:
         """Return what is to be said now, for every router; numbered when it is delivered."""
         messages: list[worker_pb2.WorkerMessage] = []

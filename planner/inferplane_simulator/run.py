@@ -155,8 +155,8 @@ class Simulation:
 
     # Engines -----------------------------------------------------------------------------------------------------
 
-    def _step(self, worker: Worker, due: float, now: float) -> None:
-        if worker.due_s == due:
+    def _wake(self, worker: Worker, now: float) -> None:
+        if worker.due_s == now:
             worker.due_s = None
             self._stir(worker, now)
 
@@ -165,10 +165,14 @@ class Simulation:
         engine = worker.engine
         for event in engine.advance(now):
             self._follow(worker, event, now)
-        self._streams.say(worker)
+        if worker.agent.speaks:
+            self._streams.say(worker)
         due = engine.next_event_at()
         if due is not None and due != worker.due_s:
-            self.agenda.put(due, partial(self._step, worker, due), worker.worker_id)
+            due = max(due, now)
+            if worker.wake is None:
+                worker.wake = partial(self._wake, worker)
+            self.agenda.put(due, worker.wake, worker.worker_id)
         worker.due_s = due
 
     def _follow(self, worker: Worker, event: Event, now: float) -> None:

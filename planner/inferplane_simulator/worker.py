@@ -8,6 +8,7 @@ from inferplane_engine.identity import KeySpace
 from inferplane_engine.sim.config import EngineConfig
 from inferplane_engine.sim.events import EngineRequest, Outline, RemoteSource
 from inferplane_engine.sim.outlined import OutlinedEngine
+from inferplane_simulator.agenda import Action
 from inferplane_simulator.agent import Agent
 from inferplane_simulator.journey import Journey
 from inferplane_simulator.scenario import PoolSpec
@@ -40,6 +41,8 @@ class Worker:
     journeys: dict[str, Journey] = field(default_factory=dict[str, Journey])
     due_s: float | None = None
     """When its engine is on the agenda."""
+    wake: Action | None = None
+    """What the agenda holds for that time: one for all times, since there may be thousands."""
     gone_s: float | None = None
 
     def __post_init__(self) -> None:

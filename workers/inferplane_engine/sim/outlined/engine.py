@@ -24,9 +24,10 @@ from inferplane_engine.sim.events import (
 )
 from inferplane_engine.sim.outlined import layout
 from inferplane_engine.sim.outlined.hand_over_kernels import drop, enter, give_up_transfer, take_in
-from inferplane_engine.sim.outlined.step_kernels import advance, next_at
+from inferplane_engine.sim.outlined.step_kernels import HAS_CHANGED, advance, next_at
 from inferplane_engine.timing import TimingProfile, transfer_s
 
+_UNKNOWN = -1.0
 _WORD = (0,)
 """Tokens are not computed; this one stands for each."""
 
@@ -52,6 +53,8 @@ class OutlinedEngine:
         self._arrivals = 0
         self._events: list[Event] = []
         self._now = 0.0
+        self._look_at = _UNKNOWN
+        """When the kernels have something to do; void once something was done to the engine from outside."""
         self._dead = False
 
     # What a driver calls.
@@ -92,7 +95,9 @@ class OutlinedEngine:
             return self._now
         if self._dead:
             return None
-        at = next_at(self._core)
+        at = self._look_at
+        if at < 0:
+            at = self._look_at = next_at(self._core)
         if self._arriving:
             at = min(at, self._arriving[0][0])
         return None if at == math.inf else at
@@ -120,6 +125,7 @@ class OutlinedEngine:
             return
         if self.config.load_failure is LoadFailurePolicy.RECOMPUTE:
             give_up_transfer(self._core, row)
+            self._look_at = _UNKNOWN
             return
         stats = self._stats(row, now)
         self._drop(row)
@@ -174,6 +180,7 @@ class OutlinedEngine:
         """Take `factor` times as long as the profile says, from the next step on."""
         self._settle(now)
         self._core.clock[layout.OVERHEAD :] = layout.costs_of(self._profile.scaled(factor))
+        self._look_at = _UNKNOWN
 
     def die(self, reason: str, now: float) -> None:
         """Stop for good, in the middle of a step."""
@@ -199,11 +206,11 @@ class OutlinedEngine:
         self._now = self._core.clock[layout.NOW] = now
 
     def _run(self, until: float, hold_at: float) -> None:
-        core, more = self._core, True
-        while more and not self._dead:
-            more = advance(core, until, hold_at)
-            if more or core.state.item(layout.SAID):
-                self._listen(changed=more)
+        while not self._dead:
+            self._look_at = answer = advance(*self._core, until, hold_at)
+            if answer >= 0:
+                return
+            self._listen(changed=answer == HAS_CHANGED)
 
     def _listen(self, *, changed: bool) -> None:
         """Take what the kernels have said and changed; the order within one moment means nothing."""
@@ -275,6 +282,7 @@ class OutlinedEngine:
             self._core, row, self._end, outline.tokens, full, hashes, _offered(request.source), int(request.hold), now
         )
         self._end += spanned
+        self._look_at = _UNKNOWN
 
     def _make_rows(self) -> None:
         known = len(self._requests)
@@ -285,6 +293,7 @@ class OutlinedEngine:
     def _drop(self, row: int) -> None:
         drop(self._core, row)
         self._free(row)
+        self._look_at = _UNKNOWN
 
     def _free(self, row: int) -> None:
         del self._row_of[self._request(row).request_id]

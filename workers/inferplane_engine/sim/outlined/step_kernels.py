@@ -1,4 +1,9 @@
-"""Time: step after step until a given moment, and a look at when something will happen that others can see."""
+"""Time: step after step until a given moment, and a look at when something will happen that others can see.
+
+An engine that is stepped exactly is called for every step, and a call costs several times what the step does, most of
+it for finding out what its arguments are.  So `advance` takes the arrays themselves, which is found out fastest, and
+answers with the time of the next look, which would be another call.
+"""
 
 import math
 
@@ -34,14 +39,44 @@ from inferplane_engine.sim.outlined.layout import (
     STORED,
     WAITING,
     Core,
+    Times,
+    Whole,
 )
 from inferplane_engine.sim.outlined.pool_kernels import release
 from inferplane_engine.sim.outlined.schedule_kernels import say, schedule, step_s
 
+HAS_CHANGED, HAS_SAID = -1.0, -2.0
+
 
 @kernel
-def advance(core: Core, until: float, hold_at: float) -> bool:
-    """Do all that is due by `until`, but begin no step from `hold_at` on; True: stopped at an announcement before."""
+def advance(  # noqa: PLR0917  # kernels take positional arguments only
+    state: Whole,
+    clock: Times,
+    rows: Whole,
+    times: Times,
+    order: Whole,
+    spans: Whole,
+    blocks: Whole,
+    heads: Whole,
+    changes: Whole,
+    said: Whole,
+    until: float,
+    hold_at: float,
+) -> float:
+    """Do all that is due by `until`, but begin no step from `hold_at` on; the arrays are those of `Core`.
+
+    Returns when to look again, in seconds (infinity: never), or why to listen and to call again: `HAS_CHANGED` at an
+    announcement, after which more may be due, `HAS_SAID` when nothing more is due.
+    """
+    core = Core(state, clock, rows, times, order, spans, blocks, heads, changes, said)
+    if _announces(core, until, hold_at):
+        return HAS_CHANGED
+    return HAS_SAID if state[SAID] else _next_at(core)
+
+
+@inline
+def _announces(core: Core, until: float, hold_at: float) -> bool:
+    """Do what is due; True: stopped at an announcement before the end."""
     state, clock = core.state, core.clock
     while True:
         if clock[STEP_END] <= until:
@@ -116,6 +151,11 @@ def stop_running(core: Core, row: int) -> None:
 @kernel
 def next_at(core: Core) -> float:
     """Return the time at which somebody outside will see something happen, or before it; infinity: never."""
+    return _next_at(core)
+
+
+@inline
+def _next_at(core: Core) -> float:
     state, clock = core.state, core.clock
     if clock[STEP_END] == math.inf:
         return math.inf if state[STALLED] or _is_idle(core) else clock[NOW]
