@@ -16,6 +16,7 @@ from inferplane_planner.act.planning import Planning
 from inferplane_planner.act.priors import read_calibration
 from inferplane_planner.config import ClusterSettings, PlannerConfig
 from inferplane_planner.meters import Meters
+from inferplane_planner.observe.notices import Notices
 from inferplane_runtime.clock import Clock
 from inferplane_runtime.http.api import Exchange, Headers, Limits, Request, Response
 from inferplane_runtime.http.client import split_address
@@ -49,7 +50,8 @@ class Planner:
         self._config = config
         instruments = Instruments()
         register_process_metrics(instruments.registry)
-        self.work = _work(config, clock, Meters(instruments), environment)
+        self._notices = Notices(now=clock.monotonic)
+        self.work = _work(config, clock, Meters(instruments), self._notices, environment)
         self.health = HttpServer(self._answer, limits=Limits())
         self.metrics = HttpServer(exposition_handler(instruments.registry), limits=Limits())
 
@@ -66,6 +68,7 @@ class Planner:
         finally:
             self.health.close()
             self.metrics.close()
+            await self._notices.close()
         return 0
 
     def _answer(self, request: Request, exchange: Exchange) -> None:
@@ -79,7 +82,9 @@ class Planner:
             exchange.respond(json_error(404, "only /health and /ready are served here"))
 
 
-def _work(config: PlannerConfig, clock: Clock, meters: Meters, environment: Mapping[str, str]) -> Work:
+def _work(
+    config: PlannerConfig, clock: Clock, meters: Meters, notices: Notices, environment: Mapping[str, str]
+) -> Work:
     began, offset = clock.monotonic(), clock.wall()
 
     def now() -> float:
@@ -98,11 +103,13 @@ def _work(config: PlannerConfig, clock: Clock, meters: Meters, environment: Mapp
             calibrations=calibrations,
             environment=environment,
         )
-        return Planning(world, now=now, period_s=config.period_s, journal=journal, decided=meters.decided)
+        return Planning(world, now=now, period_s=config.period_s, journal=journal, decided=meters.decided, told=notices)
     # What watches a cluster is imported only where there is one: it doubles the start.
     from inferplane_planner.cluster.app import ClusterWork  # noqa: PLC0415
     from inferplane_planner.cluster.world import Knowledge  # noqa: PLC0415
 
     knowledge = Knowledge(config.period_s, prices, calibrations)
     settings = config.kubernetes or ClusterSettings()
-    return ClusterWork(settings, knowledge=knowledge, clock=clock, now=now, journal=journal, meters=meters)
+    return ClusterWork(
+        settings, knowledge=knowledge, clock=clock, now=now, journal=journal, meters=meters, notices=notices
+    )

@@ -14,6 +14,7 @@ from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.chronicle.chronicle import Chronicle
 from inferplane_router.config import Listen, RouterConfig
 from inferplane_router.console.console import Console
+from inferplane_router.console.console import Surroundings as Looking
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import Ask, ModelFacts, ResolvedModel
 from inferplane_router.extproc.conversation import Surroundings
@@ -115,14 +116,19 @@ class Front:
         tracer = self._traces.tracer if self._traces is not None else None
         context = ForwardContext(self.plane, pool, writer, self.meters, tracer)
         self._chronicle = _chronicle(config, outside.core, self.meters, clock)
-        self._console = Console(outside.core, self.meters, clock, self.unready) if config.console else None
+        looks_at = Looking(outside.core, self.meters, clock, self.unready, outside.siblings, config.processes)
+        self._console = Console(looks_at) if config.console else None
         shown = {"console": self._console.answer} if self._console is not None else {}
         gateway = Gateway(context, unready=self.unready, catalogue=outside.generation, **shown)
         self.http = HttpServer(
             gateway, limits=config.limits.limits(), metrics=self.meters, certificate=served_certificate(config)
         )
         self._servicer = RouterServicer(
-            plane=self.plane, writer=writer, observations=self._observations, siblings=outside.siblings
+            plane=self.plane,
+            writer=writer,
+            observations=self._observations,
+            siblings=outside.siblings,
+            on_plan=self.planned,
         )
         self.grpc: GrpcServer | None = None
         self._endpoints = Endpoints(fallbacks=config.ext_proc.fallbacks)
@@ -170,6 +176,15 @@ class Front:
         """End a request that was picked here, of whose end another process has been told."""
         self._servicer.completed(request)
 
+    def planned(self, notice: pb.PlanNotice) -> None:
+        """Show what a planner has decided."""
+        if self._console is not None:
+            self._console.planned(notice)
+
+    def console_part(self) -> bytes:
+        """Return what this process has to show on the router's console; nothing where it is off."""
+        return self._console.part() if self._console is not None else b""
+
     async def keep_house(self) -> None:
         """Let the core expire what is due even when nothing happens, and see how late this loop runs."""
         while True:
@@ -182,7 +197,7 @@ class Front:
             if self._chronicle is not None:
                 self._chronicle.look()
             if self._console is not None:
-                self._console.keep_sampling(begun)
+                self._console.keep_sampling()
 
     async def drain(self) -> int:
         """Finish what runs; return how many connections had to be reset."""
@@ -196,6 +211,8 @@ class Front:
 
     async def close(self) -> None:
         self.http.close()
+        if self._console is not None:
+            await self._console.close()
         if self.grpc is not None:
             await self.grpc.stop(0.5)
         if self._picker is not None:

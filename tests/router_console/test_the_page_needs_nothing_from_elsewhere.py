@@ -1,26 +1,22 @@
-"""What a browser gets: files of the package alone, guarded by headers, and a document without prompts."""
+"""What a browser gets: files of the package alone, guarded by headers."""
 
-import json
 import re
-from typing import Any
 
 import pytest
 
 from inferplane_router.console.pages import Pages
 from inferplane_runtime.http.api import Response
 
-
-def pages(**state: Any) -> Pages:
-    return Pages(picture=lambda: state, explain=lambda _: None)
+FILES = (b"console.css", b"console.js", b"draw.js", b"request.js")
 
 
-def answered(path: bytes, **state: Any) -> Response:
-    answer = pages(**state).answer(path)
+def answered(path: bytes) -> Response:
+    answer = Pages().answer(path)
     assert answer is not None
     return answer
 
 
-@pytest.mark.parametrize("path", [b"/console", b"/console/", b"/console/console.css", b"/console/console.js"])
+@pytest.mark.parametrize("path", [b"/console", b"/console/", *(b"/console/" + name for name in FILES)])
 def test_its_files_are_there_and_name_no_other_host(path: bytes) -> None:
     answer = answered(path)
     named = re.findall(rb"(?:src|href)=\"([^\"]+)\"|fetch\(.(/[^\"`]*)", answer.body)
@@ -38,17 +34,15 @@ def test_a_browser_is_told_to_run_and_ask_nothing_else() -> None:
     assert b"unsafe" not in policy
 
 
-def test_the_state_is_asked_for_at_each_question() -> None:
-    assert json.loads(answered(b"/console/state", services=[]).body) == {"services": []}
+def test_every_part_of_the_script_is_served() -> None:
+    imported = [
+        name for file in FILES for name in re.findall(rb'from "\./([^"]+)"', answered(b"/console/" + file).body)
+    ]
 
-
-def test_a_request_that_nobody_remembers_is_not_found() -> None:
-    answer = answered(b"/console/requests/gone%20one")
-
-    assert answer.status == 404
-    assert "gone one" in json.loads(answer.body)["error"]["message"]
+    assert imported
+    assert set(imported) <= set(FILES)
 
 
 def test_other_paths_are_not_its_own() -> None:
-    assert pages().answer(b"/console/../etc/passwd") is None
-    assert pages().answer(b"/consolation") is None
+    assert Pages().answer(b"/console/../etc/passwd") is None
+    assert Pages().answer(b"/consolation") is None

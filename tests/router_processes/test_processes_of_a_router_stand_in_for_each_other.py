@@ -135,6 +135,7 @@ async def router_process(folder: Path, workers: dict[str, Worker], processes: in
         "discovery": {"file": str(folder / "catalogue.json")},
         "cacheDir": str(folder / "cache"),
         "processes": processes,
+        "console": True,
     }
     (folder / "router.json").write_text(json.dumps(config))
     with (folder / "router.log").open("w") as log:
@@ -209,6 +210,15 @@ def in_force(router: Router) -> int:
     return sum(len(each.agent.jobs.live) for each in router.workers.values())
 
 
+async def console_of(router: Router, whole: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return what the console shows, whoever is asked, as soon as all of twelve answers are whole."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            states: list[dict[str, Any]] = [orjson.loads((await router.ask("/console/state")).body) for _ in range(12)]
+            if all(map(whole, states)):
+                return states[-1]
+
+
 async def generation_reaches(router: Router, generation: int) -> None:
     """Wait until every process routes by this catalogue: so `/ready` says, whoever answers."""
     async with asyncio.timeout(DEADLINE_S):
@@ -229,6 +239,11 @@ def test_gateways_share_connections_prefixes_catalogues_and_metrics(tmp_path: Pa
         assert await router.metric("inferplane_gateway_requests_total") == before + 48
         assert await router.metric('inferplane_router_workers{health="ready"') == 2
         assert await router.metric('inferplane_router_processes{part="gateway"}') == 2
+
+        shown = await console_of(router, lambda state: state["processes"]["answered"] == 2)
+
+        assert shown["processes"]["expected"] == 2
+        assert len({each["id"].partition("-")[0] for each in shown["decisions"]}) == 2
 
         router.write_catalogue(2, "other-name")
         await generation_reaches(router, 2)
@@ -252,6 +267,11 @@ def test_the_router_service_speaks_for_all_processes(tmp_path: Path) -> None:
                 request_serializer=pb.ExplainRequest.SerializeToString,
                 response_deserializer=pb.ExplainReply.FromString,
             )
+            planned = channel.unary_unary(
+                f"{SERVICE}/Planned",
+                request_serializer=pb.PlanNotice.SerializeToString,
+                response_deserializer=pb.PlanNoticed.FromString,
+            )
             seen: set[str] = set()
             finished: set[str] = set()
             watching = asyncio.create_task(_watch(observe(pb.ObserveRequest(services=["s"])), seen, finished))
@@ -265,7 +285,10 @@ def test_the_router_service_speaks_for_all_processes(tmp_path: Path) -> None:
             unknown = await explain(pb.ExplainRequest(request_id="nobody's"))
             watching.cancel()
             await asyncio.wait([watching])
+            await planned(pb.PlanNotice(service="s", decode=2, reason="as it should be"))
+            shown = await console_of(router, lambda state: state["services"][0]["plan"] is not None)
 
+        assert shown["services"][0]["plan"]["reason"] == "as it should be"
         assert [reply.record.request_id for reply in records] == sorted(asked)
         assert not unknown.found
 

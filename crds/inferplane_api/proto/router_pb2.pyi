@@ -238,3 +238,31 @@ class Arrival(_message.Message):
     max_tokens: int
     namespace: str
     def __init__(self, request_id: _Optional[str] = ..., arrived_at: _Optional[float] = ..., service: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., namespace: _Optional[str] = ...) -> None: ...
+
+class PlanNotice(_message.Message):
+    __slots__ = ("service", "namespace", "decided_at", "prefill", "decode", "lent", "acting", "verdict", "reason", "cost_per_hour")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_FIELD_NUMBER: _ClassVar[int]
+    DECODE_FIELD_NUMBER: _ClassVar[int]
+    LENT_FIELD_NUMBER: _ClassVar[int]
+    ACTING_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COST_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    service: str
+    namespace: str
+    decided_at: float
+    prefill: int
+    decode: int
+    lent: int
+    acting: bool
+    verdict: str
+    reason: str
+    cost_per_hour: float
+    def __init__(self, service: _Optional[str] = ..., namespace: _Optional[str] = ..., decided_at: _Optional[float] = ..., prefill: _Optional[int] = ..., decode: _Optional[int] = ..., lent: _Optional[int] = ..., acting: _Optional[bool] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ..., cost_per_hour: _Optional[float] = ...) -> None: ...
+
+class PlanNoticed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

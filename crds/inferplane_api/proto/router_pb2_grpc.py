@@ -59,6 +59,11 @@ class RouterStub:
                 request_serializer=inferplane__api_dot_proto_dot_router__pb2.ObserveRequest.SerializeToString,
                 response_deserializer=inferplane__api_dot_proto_dot_router__pb2.Observation.FromString,
                 _registered_method=True)
+        self.Planned = channel.unary_unary(
+                '/inferplane.v1.Router/Planned',
+                request_serializer=inferplane__api_dot_proto_dot_router__pb2.PlanNotice.SerializeToString,
+                response_deserializer=inferplane__api_dot_proto_dot_router__pb2.PlanNoticed.FromString,
+                _registered_method=True)
 
 
 class RouterServicer:
@@ -99,6 +104,13 @@ class RouterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Planned(self, request, context):
+        """What the planner has decided, told again and again: routers show it, and decide nothing by it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -126,6 +138,11 @@ def add_RouterServicer_to_server(servicer, server):
                     servicer.Observe,
                     request_deserializer=inferplane__api_dot_proto_dot_router__pb2.ObserveRequest.FromString,
                     response_serializer=inferplane__api_dot_proto_dot_router__pb2.Observation.SerializeToString,
+            ),
+            'Planned': grpc.unary_unary_rpc_method_handler(
+                    servicer.Planned,
+                    request_deserializer=inferplane__api_dot_proto_dot_router__pb2.PlanNotice.FromString,
+                    response_serializer=inferplane__api_dot_proto_dot_router__pb2.PlanNoticed.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -263,6 +280,33 @@ class Router:
             '/inferplane.v1.Router/Observe',
             inferplane__api_dot_proto_dot_router__pb2.ObserveRequest.SerializeToString,
             inferplane__api_dot_proto_dot_router__pb2.Observation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Planned(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inferplane.v1.Router/Planned',
+            inferplane__api_dot_proto_dot_router__pb2.PlanNotice.SerializeToString,
+            inferplane__api_dot_proto_dot_router__pb2.PlanNoticed.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,6 +16,7 @@ from inferplane_planner.core.contract import Observations, Plan, State
 from inferplane_planner.core.step import step
 from inferplane_planner.observe.arrivals import Arrivals
 from inferplane_planner.observe.events import Finished
+from inferplane_planner.observe.notices import Said, Told, tell_nobody
 from inferplane_planner.observe.stream import Follow, follow
 from inferplane_planner.observe.window import Window
 from inferplane_runtime.lifecycle import spawn
@@ -25,7 +26,7 @@ _WAKE_AGAIN_S: Final = 1.0
 
 
 class Planning:
-    """`now` is the planner's clock, `decided` is told of each plan."""
+    """`now` is the planner's clock; `decided` gets each plan, routers hear of it through `told`."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Planning:
         journal: Journal,
         decided: Callable[[Sight, Observations, Plan], None] = lambda _sight, _seen, _plan: None,
         follow: Follow = follow,
+        told: Told = tell_nobody,
     ) -> None:
         self._world = world
         self._now = now
@@ -43,6 +45,7 @@ class Planning:
         self._journal = journal
         self._decided = decided
         self._follow = follow
+        self._told = told
         self._state = State()
         self._first = True
         self._arrivals = Arrivals(period_s, now())
@@ -65,7 +68,10 @@ class Planning:
         try:
             sight = await self._world.look()
             self._listen_to(sight, group)
-            await self._carry_out(sight, self._find(sight))
+            found = self._find(sight)
+            if found.plan is not None:
+                self._told(group, Said(sight.routers, sight.service, found.plan, sight.acting))
+            await self._carry_out(sight, found)
             self.problem = ""
         except WorldError as error:
             if str(error) != self.problem:

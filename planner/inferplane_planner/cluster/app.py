@@ -17,6 +17,7 @@ from inferplane_planner.cluster.tables import Tables
 from inferplane_planner.cluster.world import Knowledge, KubeWorld, Permission
 from inferplane_planner.config import ClusterSettings
 from inferplane_planner.meters import Meters
+from inferplane_planner.observe.notices import Said, Told, tell_nobody
 from inferplane_planner.observe.shared import SharedStreams
 from inferplane_planner.observe.stream import Follow
 from inferplane_runtime.clock import Clock
@@ -39,6 +40,7 @@ class ClusterWork:
         now: Callable[[], float],
         journal: Journal,
         meters: Meters,
+        notices: Told = tell_nobody,
     ) -> None:
         config = read_cluster(settings.kubeconfig, settings.context, where=_WHERE)
         own = settings.release_namespace or config.namespace
@@ -47,6 +49,7 @@ class ClusterWork:
         self._release = KubeApi(config, namespace=own, rng=rng)
         self._rng, self._clock, self._now = rng, clock, now
         self._knowledge, self._journal, self._meters = knowledge, journal, meters
+        self._notices = notices
         self._tables = Tables(routers=settings.routers, router_port=settings.router_port)
         lease = LeaseName(own, settings.lease)
         self._leadership = Leadership(
@@ -95,7 +98,13 @@ class ClusterWork:
             journal=self._journal,
             decided=self._meters.decided,
             follow=follow,
+            told=self._tell,
         )
+
+    def _tell(self, group: asyncio.TaskGroup, said: Said) -> None:
+        """Let routers know, if this replica's decisions are those that count."""
+        if self._leadership.leads:
+            self._notices(group, said)
 
     def _gone(self, key: Key) -> None:
         self._meters.forget(f"{key.namespace}/{key.name}")

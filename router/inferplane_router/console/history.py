@@ -1,8 +1,9 @@
 """The last hour of each service, in samples of a few seconds.
 
 Problem: counters say what was since the start; a person wants to see when it began.  Idea: keep what the counters were
-at each sample, so that any window is the difference of two of them.  Trade-off: what happened within one sample is not
-told apart.  Invariant: never more than `most` samples of a service, and none of services that are gone.
+at each sample, so that any window is the difference of two of them.  Samples are taken when the time of day passes a
+multiple of `SAMPLE_S`, so that those of several processes fit onto each other.  Trade-off: what happened within one
+sample is not told apart.  Invariant: never more than `most` samples of a service, and none of services that are gone.
 """
 
 from bisect import bisect_right
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+SAMPLE_S: Final = 5.0
 MOST: Final = 720
-"""An hour of samples of five seconds."""
+"""An hour of samples."""
 
 Counts = tuple[int, ...]
 """Observations by bucket, the last one for what exceeds every bound; since the start."""
@@ -86,6 +88,11 @@ def steps(samples: Iterable[Sample]) -> Iterator[tuple[Sample, Tally]]:
     """Yield each sample but the first, with what was counted since the one before."""
     for before, after in pairwise(samples):
         yield after, after.tally.since(before.tally)
+
+
+def tick(at: float) -> int:
+    """Return the number of the sample that a moment belongs to."""
+    return int(at // SAMPLE_S)
 
 
 def share(met: int, missed: int) -> float | None:

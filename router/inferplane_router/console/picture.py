@@ -1,16 +1,35 @@
-"""Everything that the page shows, as one document.  Times in seconds, moments in seconds of the wall clock."""
+"""What one process has to show, as one document of counts.  Times in seconds, moments in seconds of the wall clock.
 
-from collections.abc import Iterable
+Counts and not shares, so that the documents of several processes can be added: see `merging`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from inferplane_router.console.history import History, Sample, Tally, percentile, share, steps
+from inferplane_api.proto.router_pb2 import PlanNotice
+from inferplane_router.console.history import History, Sample, Tally, steps
+from inferplane_router.console.plans import Plans
+from inferplane_router.core.naming import ServiceKey
+from inferplane_router.core.prefix_heat import HeldPrefix
 from inferplane_router.core.records import Decision
 from inferplane_router.core.values import Health, ServiceView, Statistics, WorkerView
-from inferplane_runtime.metrics import buckets
 
 Document = dict[str, Any]
 WINDOW_S: Final = 300.0
 _SERVES: Final = frozenset({Health.READY, Health.SUSPECT})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a picture is made from."""
+
+    statistics: Statistics
+    history: History
+    plans: Plans
+    decisions: Sequence[Decision]
+    prefixes: Mapping[ServiceKey, Sequence[HeldPrefix]]
+    unready: str
 
 
 def sample(statistics: Statistics, tallies: dict[str, Tally], at: float) -> list[tuple[str, Sample]]:
@@ -20,14 +39,15 @@ def sample(statistics: Statistics, tallies: dict[str, Tally], at: float) -> list
     ]
 
 
-def picture(statistics: Statistics, history: History, decisions: Iterable[Decision], *, unready: str) -> Document:
+def picture(seen: Seen) -> Document:
+    statistics = seen.statistics
     return {
-        "unready": unready,
+        "unready": seen.unready,
         "windowSeconds": WINDOW_S,
-        "services": [_service(it, statistics.workers, history) for it in statistics.services],
+        "services": [_service(it, seen) for it in statistics.services],
         "refused": {reason.value: count for reason, count in statistics.refused.items() if count},
         "index": {"blocks": statistics.index_blocks, "bytes": statistics.index_bytes},
-        "decisions": [_decision(it) for it in decisions],
+        "decisions": [_decision(it) for it in seen.decisions],
     }
 
 
@@ -44,22 +64,22 @@ def _of(service: ServiceView, workers: Iterable[WorkerView]) -> list[WorkerView]
     return [it for it in workers if (it.namespace, it.service) == (service.namespace, service.name)]
 
 
-def _service(service: ServiceView, workers: Iterable[WorkerView], history: History) -> Document:
-    settings, lately = service.settings, history.window(_key(service), WINDOW_S)
+def _service(service: ServiceView, seen: Seen) -> Document:
+    settings, place = service.settings, (service.namespace, service.name)
+    latest = seen.plans.latest(*place)
     return {
         "namespace": service.namespace,
         "name": service.name,
         "servedNames": list(settings.served_names),
         "limits": {"ttft": settings.ttft_s, "tpot": settings.tpot_s, "percentile": settings.percentile},
-        "ttft": percentile(lately.ttft, buckets.TTFT_S, settings.percentile),
-        "tpot": percentile(lately.tpot, buckets.TPOT_S, settings.percentile),
-        "ttftMet": share(lately.ttft_met, lately.ttft_missed),
-        "tpotMet": share(lately.tpot_met, lately.tpot_missed),
-        "judged": lately.ttft_met + lately.ttft_missed,
+        "window": asdict(seen.history.window(_key(service), WINDOW_S)),
         "inFlight": service.in_flight,
         "queued": service.queued,
-        "workers": [_worker(it) for it in _of(service, workers)],
-        "history": [_moment(*step) for step in steps(history.of(_key(service)))],
+        "workers": [_worker(it) for it in _of(service, seen.statistics.workers)],
+        "history": [_moment(*step) for step in steps(seen.history.of(_key(service)))],
+        "plan": None if latest is None else _plan(latest),
+        "plans": [_plan(it) for it in seen.plans.moves(*place)],
+        "prefixes": [_prefix(it) for it in seen.prefixes.get(place, ())],
     }
 
 
@@ -76,7 +96,8 @@ def _worker(worker: WorkerView) -> Document:
         "kvMode": worker.kv_mode.value,
         "mismatch": worker.mismatch.value,
         "mismatchDetail": worker.mismatch_detail,
-        "exact": share(worker.exact_predictions, worker.predictions - worker.exact_predictions),
+        "predictions": worker.predictions,
+        "exactPredictions": worker.exact_predictions,
     }
 
 
@@ -87,9 +108,28 @@ def _moment(it: Sample, lately: Tally) -> Document:
         "decode": it.decode,
         "inFlight": it.in_flight,
         "queued": it.queued,
-        "ttftMet": share(lately.ttft_met, lately.ttft_missed),
-        "tpotMet": share(lately.tpot_met, lately.tpot_missed),
+        "ttft_met": lately.ttft_met,
+        "ttft_missed": lately.ttft_missed,
+        "tpot_met": lately.tpot_met,
+        "tpot_missed": lately.tpot_missed,
     }
+
+
+def _plan(it: PlanNotice) -> Document:
+    return {
+        "at": it.decided_at,
+        "prefill": it.prefill,
+        "decode": it.decode,
+        "lent": it.lent,
+        "acting": it.acting,
+        "verdict": it.verdict,
+        "reason": it.reason,
+        "costPerHour": it.cost_per_hour,
+    }
+
+
+def _prefix(it: HeldPrefix) -> Document:
+    return {"name": f"{it.name:016x}", "tokens": it.tokens, "asked": it.asked, "held": it.held}
 
 
 def _decision(it: Decision) -> Document:

@@ -17,6 +17,7 @@ from inferplane_router.core.health import HealthEvent
 from inferplane_router.core.naming import Names, ServiceKey, service_key
 from inferplane_router.core.placing import Policy
 from inferplane_router.core.plugins import POLICIES
+from inferplane_router.core.prefix_heat import HeldPrefix, held_prefixes
 from inferplane_router.core.records import Decision, Records, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
@@ -24,6 +25,7 @@ from inferplane_router.core.tables import OwnTables, Tables
 from inferplane_router.core.values import (
     Answer,
     Ask,
+    Hashes,
     Health,
     Mismatch,
     RefusalReason,
@@ -261,6 +263,19 @@ class RouterCore:
     def recent(self, count: int) -> list[Decision]:
         """Return the last decisions, the newest first."""
         return self._records.latest(count)
+
+    def hot_prefixes(self, most: int, *, among: int = 512) -> dict[ServiceKey, list[HeldPrefix]]:
+        """Return what prompts of the last decisions have in common, by service, and who holds it."""
+        chains: dict[ServiceKey, dict[int, list[Hashes]]] = {}
+        for decision in self._records.latest(among):
+            of_service = chains.setdefault(service_key(decision.ask.model.service), {})
+            for start, keys in decision.ask.hashes.items():
+                of_service.setdefault(start, []).append(keys)
+        return {
+            key: held_prefixes(self._services[key].fleet, found, most)
+            for key, found in chains.items()
+            if key in self._services
+        }
 
     def statistics(self) -> Statistics:
         return statistics(self._counters, self._services.values(), self._workers.values())

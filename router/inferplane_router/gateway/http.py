@@ -17,8 +17,8 @@ _JSON: Final = Headers(((b"content-type", b"application/json"),))
 _READABLE: Final = (b"GET", b"HEAD")
 
 
-def _no_console(_: bytes) -> None:
-    return None
+def _no_console(_request: Request, _exchange: Exchange) -> bool:
+    return False
 
 
 class Gateway:
@@ -30,7 +30,7 @@ class Gateway:
         *,
         unready: Callable[[], str],
         catalogue: Callable[[], int],
-        console: Callable[[bytes], Response | None] = _no_console,
+        console: Callable[[Request, Exchange], bool] = _no_console,
     ) -> None:
         self._context = context
         self._unready = unready
@@ -38,12 +38,14 @@ class Gateway:
         self._catalogue = catalogue
         """The number of the catalogue that requests are routed by."""
         self._console = console
+        """Answers a request that is for it, and says whether it was."""
 
     def __call__(self, request: Request, exchange: Exchange) -> None:
         try:
             route = ROUTES.get(request.path)
             if route is None:
-                exchange.respond(self.local(request))
+                if not self._console(request, exchange):
+                    exchange.respond(self.local(request))
             elif request.method != b"POST":
                 raise WrongMethodError(f"{request.path.decode()} takes POST")
             else:
@@ -72,9 +74,6 @@ class Gateway:
         if request.path == b"/ready":
             _readable(request)
             return self._ready()
-        if (shown := self._console(request.path)) is not None:
-            _readable(request)
-            return shown
         raise UnknownRouteError(f"no route {request.path.decode('latin-1')}")
 
     def _ready(self) -> Response:

@@ -5,7 +5,7 @@ says how it ended, or the core lets it expire.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import numpy as np
@@ -52,8 +52,10 @@ class RouterServicer:
         writer: HeaderWriter,
         observations: Observations,
         siblings: Siblings = NO_SIBLINGS,
+        on_plan: Callable[[pb.PlanNotice], None] = lambda _: None,
     ) -> None:
         self._plane = plane
+        self._on_plan = on_plan
         self._siblings = siblings
         self._writer = writer
         self._observations = observations
@@ -67,6 +69,7 @@ class RouterServicer:
             "Complete": unary(self._complete),
             "Explain": unary(self._explain),
             "Observe": streaming(self._observe),
+            "Planned": unary(self._planned),
         }
         return {f"/{SERVICE}/{name}".encode(): method for name, method in calls.items()}
 
@@ -105,6 +108,13 @@ class RouterServicer:
         request_id = pb.ExplainRequest.FromString(data).request_id
         record = self._plane.core.explain(request_id) or await self._siblings.explain(request_id)
         return pb.ExplainReply(found=record is not None, record=record).SerializeToString()
+
+    async def _planned(self, data: bytes) -> bytes:
+        """Show what a planner has decided, here and in the router's other processes."""
+        notice = pb.PlanNotice.FromString(data)
+        self._on_plan(notice)
+        self._siblings.planned(notice)
+        return b""  # an empty PlanNoticed
 
     async def _observe(self, data: bytes) -> AsyncIterator[bytes]:
         services = frozenset(pb.ObserveRequest.FromString(data).services)

@@ -3,7 +3,7 @@
 A caller's connection leads to one of them, and what it asks about may have been routed by another.
 """
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from inferplane_api.proto import router_pb2 as pb
 
@@ -19,12 +19,25 @@ class Siblings(Protocol):
         """Tell them that a request has ended which may be theirs."""
         ...
 
+    def planned(self, notice: pb.PlanNotice, /) -> None:
+        """Pass on what a planner has decided."""
+        ...
+
+    async def pictures(self) -> list[dict[str, Any]]:
+        """Return what each of them has to show on a console (`console.picture`)."""
+        ...
+
 
 class _Nobody:
     async def explain(self, _: str, /) -> pb.DecisionRecord | None:
         return None
 
     def complete(self, _: pb.CompleteRequest, /) -> None: ...
+
+    def planned(self, _: pb.PlanNotice, /) -> None: ...
+
+    async def pictures(self) -> list[dict[str, Any]]:
+        return []
 
 
 NO_SIBLINGS: Final[Siblings] = _Nobody()

@@ -46,6 +46,8 @@ class Kind(IntEnum):
     """Both ways: number, kind of question, question."""
     ANSWER = 13
     """Both ways: number of the question, answer."""
+    PLANNED = 14
+    """Both ways: PlanNotice, for the consoles of the other gateways."""
 
 
 class Question(IntEnum):
@@ -53,6 +55,8 @@ class Question(IntEnum):
     """Of a gateway: what it counts, see `merging`."""
     EXPLAIN = 2
     """Of the index process, and by it of all other gateways: a request's id; the answer is a DecisionRecord."""
+    CONSOLE = 3
+    """Of the index process, and by it of all other gateways: what they have to show; it answers with a JSON list."""
 
 
 def frame(kind: Kind, body: bytes = b"") -> bytes:

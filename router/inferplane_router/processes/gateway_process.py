@@ -9,8 +9,9 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import structlog
 
 from inferplane_api.catalogue import Catalogue
@@ -127,6 +128,8 @@ class GatewayProcess:
                 self._observations.heard(pb.Observation.FromString(body))
             case Kind.COMPLETE:
                 self.front.completed(pb.CompleteRequest.FromString(body))
+            case Kind.PLANNED:
+                self.front.planned(pb.PlanNotice.FromString(body))
             case _:
                 self._follower.take(kind, body)
         if kind is Kind.SYNCED:
@@ -141,6 +144,8 @@ class GatewayProcess:
             case Question.EXPLAIN:
                 record = self.core.explain(body.decode())
                 answer(b"" if record is None else record.SerializeToString())
+            case Question.CONSOLE:
+                answer(self.front.console_part())
 
     def lost(self, channel: Channel) -> None:
         if channel is self._channel:
@@ -168,6 +173,19 @@ class GatewayProcess:
     def complete(self, request: pb.CompleteRequest) -> None:
         if self._channel is not None:
             self._channel.send(Kind.COMPLETE, request.SerializeToString())
+
+    def planned(self, notice: pb.PlanNotice) -> None:
+        if self._channel is not None:
+            self._channel.send(Kind.PLANNED, notice.SerializeToString())
+
+    async def pictures(self) -> list[dict[str, Any]]:
+        if self._channel is None:
+            return []
+        try:
+            found: list[dict[str, Any]] = orjson.loads(await self._channel.ask(Question.CONSOLE) or b"[]")
+        except ChannelLostError:
+            return []
+        return found
 
     # Inside.
 

@@ -42,6 +42,8 @@ _TRY_S: Final = 2.0
 _FILL_S: Final = 10.0
 """How long the tables of a writer that died are kept at most."""
 _EXPIRE_S: Final = 0.5
+_SHOW_S: Final = 1.0
+"""How long a gateway may take to say what its console has to show."""
 _log = structlog.get_logger("inferplane.processes")
 
 
@@ -116,7 +118,7 @@ class IndexProcess:
                 self._judge()
             case Kind.EXPECT:
                 self._expect(channel, *split_name(body))
-            case Kind.OBSERVATION | Kind.COMPLETE:
+            case Kind.OBSERVATION | Kind.COMPLETE | Kind.PLANNED:
                 self._relay.pass_on(kind, body, but=channel)
             case _:
                 pass  # gateways send nothing else
@@ -124,6 +126,8 @@ class IndexProcess:
     def asked(self, channel: Channel, question: Question, body: bytes, answer: Callable[[bytes], None]) -> None:
         if question is Question.EXPLAIN and self._group is not None:
             self._group.create_task(self._explain(channel, body, answer), name="explain")
+        elif question is Question.CONSOLE and self._group is not None:
+            self._group.create_task(self._show(channel, answer), name="console")
         else:
             answer(b"")
 
@@ -168,6 +172,13 @@ class IndexProcess:
                 answer(found)
                 return
         answer(b"")
+
+    async def _show(self, asker: Channel, answer: Callable[[bytes], None]) -> None:
+        """Gather what the consoles of the other gateways have to show; who does not answer is left out."""
+        others = [each for each in self._reports if each is not asker]
+        asked = [each.ask(Question.CONSOLE, deadline_s=_SHOW_S) for each in others]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        answer(b"[" + b",".join(each for each in found if isinstance(each, bytes) and each) + b"]")
 
     async def _look_after(self) -> None:
         """Do what time brings."""

@@ -1,28 +1,10 @@
 // The console: asks for /console/state every two seconds and draws it.  No library, nothing from elsewhere.
-"use strict";
+
+import { at, chart, clock, count, make, percent, seconds, short } from "./draw.js";
+import { show } from "./request.js";
 
 const EVERY_MS = 2000;
-const at = (id) => document.getElementById(id);
 const chosen = { service: location.hash.slice(1), state: null };
-
-// ---------------------------------------------------------------- words and numbers
-
-const seconds = (value) =>
-  value == null ? "–" : value < 0.001 ? `${(value * 1e6).toFixed(0)} µs` : value < 1 ? `${+(value * 1e3).toPrecision(3)} ms` : `${+value.toPrecision(3)} s`;
-const percent = (value) => (value == null ? "–" : `${(Math.floor(value * 1000) / 10).toFixed(1)} %`);
-const count = (value) => (value ?? 0).toLocaleString("en");
-const clock = (moment) => new Date(moment * 1000).toLocaleTimeString([], { hour12: false });
-const short = (worker) => worker.split("/").pop();
-
-function make(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "onclick") made.addEventListener("click", value);
-    else if (value != null) made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child != null));
-  return made;
-}
 
 // ---------------------------------------------------------------- the service's objective
 
@@ -59,45 +41,7 @@ function drawTiles(service) {
   );
 }
 
-// ---------------------------------------------------------------- charts
-
-const SVG = "http://www.w3.org/2000/svg";
-function draw(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text != null) made.textContent = text;
-  return made;
-}
-
-const WIDTH = 400, HEIGHT = 120, LEFT = 38, TOP = 9, BOTTOM = 16;
-
-function chart(place, moments, lines, { least = 0, most, limit, label = count }) {
-  const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": place.previousElementSibling.textContent });
-  const values = lines.flatMap(([, value]) => moments.map(value)).filter((it) => it != null);
-  const top = most ?? Math.max(1, ...values);
-  const began = moments.length ? moments[0].at : 0, ended = moments.length ? moments.at(-1).at : 1;
-  const x = (moment) => LEFT + ((moment - began) / Math.max(1, ended - began)) * (WIDTH - LEFT - 4);
-  const y = (value) => TOP + (1 - (value - least) / (top - least)) * (HEIGHT - BOTTOM - TOP);
-  for (const level of [least, (least + top) / 2, top]) {
-    svg.append(draw("line", { class: "grid", x1: LEFT, x2: WIDTH, y1: y(level), y2: y(level) }), draw("text", { x: LEFT - 4, y: y(level) + 3, "text-anchor": "end" }, label(level)));
-  }
-  if (limit != null) svg.append(draw("line", { class: "limit", x1: LEFT, x2: WIDTH, y1: y(limit), y2: y(limit) }));
-  for (const [style, value] of lines) {
-    let path = "", pen = false;
-    for (const moment of moments) {
-      const found = value(moment);
-      if (found == null) { pen = false; continue; }
-      path += `${pen ? "L" : "M"}${x(moment.at).toFixed(1)} ${y(Math.max(least, found)).toFixed(1)}`;
-      if (!pen) path += "h0.01";
-      pen = true;
-    }
-    svg.append(draw("path", { class: style, d: path }));
-  }
-  if (moments.length > 1) {
-    svg.append(draw("text", { x: LEFT, y: HEIGHT - 3 }, clock(began)), draw("text", { x: WIDTH - 2, y: HEIGHT - 3, "text-anchor": "end" }, clock(ended)));
-  }
-  place.replaceChildren(svg);
-}
+// ---------------------------------------------------------------- the last hour
 
 function legend(id, one, two) {
   at(id).replaceChildren(make("span", { class: "one" }, `— ${one}`), " ", make("span", { class: "two" }, `— ${two}`));
@@ -108,7 +52,8 @@ function drawCharts(service) {
   const target = service.limits.percentile / 100;
   const worst = Math.min(target, ...moments.flatMap((it) => [it.ttftMet, it.tpotMet]).filter((it) => it != null));
   chart(at("met"), moments, [["one", (it) => it.ttftMet], ["two", (it) => it.tpotMet]], { least: Math.max(0, Math.floor(worst * 20 - 1) / 20), most: 1, limit: target, label: (it) => `${+(it * 100).toFixed(1)}%` });
-  chart(at("pools"), moments, [["one", (it) => it.prefill], ["two", (it) => it.decode]], { most: Math.max(2, ...moments.flatMap((it) => [it.prefill, it.decode])) });
+  const marks = service.plans.map((it) => ({ at: it.at, text: `${planned(it)}: ${it.reason}` }));
+  chart(at("pools"), moments, [["one", (it) => it.prefill], ["two", (it) => it.decode]], { marks, most: Math.max(2, ...moments.flatMap((it) => [it.prefill, it.decode])) });
   chart(at("load"), moments, [["one", (it) => it.inFlight], ["two", (it) => it.queued]], {});
   legend("met-legend", "TTFT", "TPOT");
   legend("pool-legend", "prefill", "decode");
@@ -120,7 +65,7 @@ function drawCharts(service) {
 const TONES = { ready: "good", draining: "warn", starting: "warn", suspect: "bad", failed: "bad", unknown: "soft" };
 
 function drawWorkers(service) {
-  const rows = service.workers.toSorted((a, b) => a.role.localeCompare(b.role) * -1 || a.id.localeCompare(b.id, "en", { numeric: true }));
+  const rows = service.workers.toSorted(byRole);
   at("workers").tBodies[0].replaceChildren(...rows.map((it) => make("tr", {},
     make("td", { title: it.revision }, short(it.id)), make("td", {}, it.role),
     make("td", { class: TONES[it.health], title: it.detail }, it.health + (it.detail ? `: ${it.detail}` : "")),
@@ -129,52 +74,51 @@ function drawWorkers(service) {
     make("td", { class: "n" }, percent(it.exact)))));
 }
 
+const ROLES = { prefill: 0, decode: 1 };
+const byRole = (a, b) => ROLES[a.role] - ROLES[b.role] || a.id.localeCompare(b.id, "en", { numeric: true });
+
+// ---------------------------------------------------------------- the planner
+
+const planned = (it) => `${it.prefill}P : ${it.decode}D${it.lent ? ` (${it.lent} lent)` : ""}${it.acting ? "" : ", advice"}`;
+const VERDICTS = { Met: "good", Starting: "warn", Pending: "warn", Unattainable: "bad", Limited: "bad", Budget: "bad" };
+
+function drawPlans(service) {
+  at("plan-section").hidden = !service.plan;
+  if (!service.plan) return;
+  at("plan-now").textContent = `Now ${planned(service.plan)}${service.plan.costPerHour ? `, ${service.plan.costPerHour.toFixed(2)} an hour` : ""}: ${service.plan.reason}`;
+  at("plans").tBodies[0].replaceChildren(...service.plans.toReversed().slice(0, 12).map((it) => make("tr", {},
+    make("td", {}, clock(it.at)), make("td", {}, planned(it)), make("td", { class: VERDICTS[it.verdict] ?? "soft" }, it.verdict), make("td", {}, it.reason))));
+}
+
+// ---------------------------------------------------------------- prefixes and where they live
+
+const MOST_CELLS = 48;
+
+function cell(worker, prefix) {
+  const held = Math.min(prefix.tokens, prefix.held[worker.id] ?? 0);
+  return make("span", { class: `cell heat${Math.ceil((held / prefix.tokens) * 4)}`, title: `${short(worker.id)}: ${count(held)} of ${count(prefix.tokens)} tokens` });
+}
+
+function drawPrefixes(service) {
+  at("prefix-section").hidden = !service.prefixes.length;
+  const workers = service.workers.toSorted(byRole).slice(0, MOST_CELLS);
+  at("prefixes").tBodies[0].replaceChildren(...service.prefixes.map((it) => {
+    const whole = workers.filter((worker) => (it.held[worker.id] ?? 0) >= it.tokens).map((worker) => short(worker.id));
+    const where = whole.length ? whole.slice(0, 4).join(", ") + (whole.length > 4 ? ` and ${whole.length - 4} more` : "") : "nobody has all of it";
+    return make("tr", {}, make("td", {}, make("code", {}, it.name.slice(0, 8))), make("td", { class: "n" }, count(it.tokens)), make("td", { class: "n" }, count(it.asked)),
+      make("td", {}, make("span", { class: "cells", role: "img", "aria-label": where }, ...workers.map((worker) => cell(worker, it)))), make("td", {}, where));
+  }));
+}
+
+// ---------------------------------------------------------------- decisions
+
 function drawDecisions(service) {
   const rows = chosen.state.decisions.filter((it) => it.service === service.name);
   at("decisions").tBodies[0].replaceChildren(...rows.map((it) => make("tr", {},
-    make("td", {}, clock(it.at)), make("td", {}, make("button", { type: "button", onclick: () => show(it.id) }, it.id)),
+    make("td", {}, clock(it.at)), make("td", {}, make("button", { type: "button", "data-key": it.id, onclick: () => show(it.id) }, it.id)),
     make("td", {}, it.prefill ? short(it.prefill) : "–"), make("td", {}, it.decode ? short(it.decode) : "–"), make("td", { class: "n" }, count(it.promptTokens)),
     make("td", {}, make("meter", { min: 0, max: Math.max(1, it.promptTokens), value: it.hitTokens, title: `${it.hitTokens} of ${it.promptTokens} tokens` })),
     make("td", { class: "n" }, it.decode ? seconds(it.predictedTtft) : "–"), make("td", { class: "n" }, it.queued ? seconds(it.queued) : "–"), make("td", {}, it.reason))));
-}
-
-// ---------------------------------------------------------------- one request
-
-async function show(id) {
-  const answer = await fetch(`/console/requests/${encodeURIComponent(id)}`);
-  const record = await answer.json();
-  at("decision-title").textContent = `Request ${id}`;
-  at("decision-body").replaceChildren(...(answer.ok ? told(record) : [make("p", { class: "bad" }, record.error.message)]));
-  if (!at("decision").open) at("decision").showModal();
-}
-
-const TERMS = {
-  own_ttft: "first token", ttft_overrun: "beyond the TTFT limit", tpot_overrun: "beyond the TPOT limit",
-  prefill_delay_to_others: "prompts behind", stalled_decodes: "answers held up", decode: "its decoding",
-};
-
-function report(it) {
-  const side = it.side === "ROLE_PREFILL" ? "Prefill" : "Decode";
-  const outcome = (it.outcome ?? "").replace("OUTCOME_", "").replaceAll("_", " ").toLowerCase();
-  const known = it.cachedTokensKnown ? `${count(Number(it.cachedTokens ?? 0))} prompt tokens had been cached` : "what had been cached is unknown";
-  const moved = it.transferredTokens ? `, ${count(Number(it.transferredTokens))} tokens' KV came over` : "";
-  const written = side === "Decode" ? `, ${count(Number(it.outputTokens ?? 0))} tokens written` : "";
-  const first = it.ttftS > 0 ? `, first token after ${seconds(it.ttftS)}` : "";
-  return `${side}: ${outcome}; ${known}${moved}${written}${first}.`;
-}
-
-function told(record) {
-  const candidates = record.candidates ?? [], taken = candidates.find((it) => it.chosen);
-  const terms = [...new Set(candidates.flatMap((it) => Object.entries(it.termsMs ?? {}).filter(([, ms]) => ms).map(([name]) => name)))];
-  const observed = record.observed ?? [];
-  const where = taken ? `${taken.prefillWorker ? `${short(taken.prefillWorker)} computed the prompt, ` : ""}${short(taken.decodeWorker)} answered.` : record.reason || "It went nowhere.";
-  const facts = `${record.model}, ${count(record.promptTokens)} prompt tokens, first token expected after ${seconds(record.predictedTtftS)}.`;
-  const row = (it) => make("tr", {},
-    make("td", { class: it.chosen ? "good" : "" }, it.chosen ? "taken" : ""), make("td", {}, it.prefillWorker ? short(it.prefillWorker) : "–"), make("td", {}, short(it.decodeWorker)),
-    ...terms.map((name) => make("td", { class: "n" }, (it.termsMs?.[name] ?? 0).toFixed(1))), make("td", { class: "n" }, it.excludedBecause ? "" : (it.costMs ?? 0).toFixed(1)), make("td", { class: "soft" }, it.excludedBecause ?? ""));
-  const head = make("thead", {}, make("tr", {}, ...["", "Prefill", "Decode"].map((it) => make("th", {}, it)), ...terms.map((it) => make("th", { class: "n" }, TERMS[it] ?? it.replaceAll("_", " "))), make("th", { class: "n" }, "Cost, ms"), make("th", {}, "")));
-  const reports = observed.map((it) => make("li", {}, report(it)));
-  return [make("p", {}, where), make("p", { class: "soft" }, facts), reports.length ? make("ul", {}, ...reports) : null, candidates.length ? make("table", {}, head, make("tbody", {}, ...candidates.map(row))) : null].filter(Boolean);
 }
 
 // ---------------------------------------------------------------- the loop
@@ -187,7 +131,7 @@ function current() {
 function choose(service) {
   chosen.service = `${service.namespace}/${service.name}`;
   history.replaceState(null, "", `#${chosen.service}`);
-  render();
+  keepingFocus(render);
 }
 
 function notice(text) {
@@ -195,14 +139,27 @@ function notice(text) {
   at("notice").textContent = text;
 }
 
+// What is drawn anew takes the focus along, if what had it is still there.
+function keepingFocus(drawing) {
+  const key = document.activeElement?.dataset?.key;
+  drawing();
+  if (key != null) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
+function warning({ unready, processes }) {
+  if (unready) return `This router takes no requests: ${unready}`;
+  if (processes.answered < processes.expected) return `Only ${processes.answered} of this router's ${processes.expected} processes answered; the others' requests are missing here.`;
+  return "";
+}
+
 function render() {
   const service = current();
-  at("services").replaceChildren(...chosen.state.services.map((it) => make("button", { type: "button", "aria-current": it === service, onclick: () => choose(it) }, it.name)));
+  at("services").replaceChildren(...chosen.state.services.map((it) => make("button", { type: "button", "data-key": `${it.namespace}/${it.name}`, "aria-current": it === service, onclick: () => choose(it) }, it.name)));
   at("service").hidden = !service;
-  notice(chosen.state.unready ? `This router takes no requests: ${chosen.state.unready}` : service ? "" : "No service yet.");
+  notice(warning(chosen.state) || (service ? "" : "No service yet."));
   if (!service) return;
   document.title = `${service.name} – Inferplane`;
-  for (const part of [drawTiles, drawCharts, drawWorkers, drawDecisions]) part(service);
+  for (const part of [drawTiles, drawCharts, drawPlans, drawWorkers, drawPrefixes, drawDecisions]) part(service);
 }
 
 async function refresh() {
@@ -210,7 +167,7 @@ async function refresh() {
     const answer = await fetch("/console/state");
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     chosen.state = await answer.json();
-    render();
+    keepingFocus(render);
   } catch (error) {
     notice(`The router does not answer (${error.message}); what is shown is old.`);
   }
@@ -221,6 +178,14 @@ function turn() {
   const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "light" : "dark";
   localStorage.setItem("theme", document.documentElement.dataset.theme);
+}
+
+// Move through the last decisions.
+function step(by) {
+  if (at("decision").open) return;
+  const rows = [...at("decisions").querySelectorAll("button")];
+  const here = rows.indexOf(document.activeElement);
+  rows[Math.min(rows.length - 1, Math.max(0, here < 0 ? 0 : here + by))]?.focus();
 }
 
 document.documentElement.dataset.theme = localStorage.getItem("theme") ?? "";
@@ -234,6 +199,7 @@ addEventListener("keydown", (event) => {
   const nth = chosen.state?.services[Number(event.key) - 1];
   if (event.key === "/") { event.preventDefault(); at("request").focus(); }
   else if (event.key === "t") turn();
+  else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
   else if (nth) choose(nth);
 });
 refresh();
