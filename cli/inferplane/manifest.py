@@ -10,7 +10,7 @@ import click
 from inferplane.errors import InvalidError
 from inferplane_api.v1alpha1.inference_service import InferenceService
 from inferplane_api.v1alpha1.kinds import Resource
-from inferplane_api.v1alpha1.kv_store import KVStore
+from inferplane_api.v1alpha1.kv_store import KVStore, KVStoreStatus
 from inferplane_api.v1alpha1.manifests import ManifestError, dump_resource, load_manifests
 from inferplane_api.v1alpha1.yaml_document import read_documents
 from inferplane_operator.local.assemble import the_service
@@ -34,10 +34,15 @@ class Manifest:
 
     @property
     def store(self) -> KVStore | None:
-        """The KVStore that the service names, where the file has it."""
+        """The KVStore that the service names, where the file has it; with the Secret that the operator will make."""
         wanted = self.service.spec.kv_store
         stores = (it for it in self.resources if isinstance(it, KVStore))
-        return next((it for it in stores if wanted is not None and it.metadata.name == wanted.name), None)
+        found = next((it for it in stores if wanted is not None and it.metadata.name == wanted.name), None)
+        if found is None or found.integrity_secret is not None:
+            return found
+        # Its name ends with part of the store's uid, which is not known before there is one.
+        made = KVStoreStatus(integrity_secret=f"{found.metadata.name}-integrity")
+        return found.model_copy(update={"status": made})
 
     @property
     def names_namespace(self) -> bool:

@@ -43,7 +43,8 @@ def hook(manifest: Manifest) -> str:
 def test_nothing_reads_secrets_and_nothing_may_do_everything(helm: Helm, values: dict[str, Any]) -> None:
     found = rules(helm.render(values))
 
-    assert not {resource for rule in found for resource in rule["resources"]} & {"secrets", "*"}
+    assert [rule["verbs"] for rule in found if "secrets" in rule["resources"]] == [["create"]]
+    assert "*" not in {resource for rule in found for resource in rule["resources"]}
     assert "*" not in {word for rule in found for words in rule.values() for word in words}
     assert not {verb for rule in found for verb in rule["verbs"]} & {
         "impersonate",
@@ -61,6 +62,12 @@ def test_each_component_reads_what_it_watches_and_nothing_else(helm: Helm) -> No
         (kind.group, kind.plural) for kind in (*OURS, *BUILT_IN, *OPTIONAL)
     }
     assert readable(rules(manifests, "gateway")) == {(kind.group, kind.plural) for kind in watched}
+
+
+def test_the_operator_alone_makes_secrets(helm: Helm) -> None:
+    manifests = helm.render({"planner": {"enabled": True}})
+
+    assert [rule["verbs"] for rule in rules(manifests, "operator") if "secrets" in rule["resources"]] == [["create"]]
 
 
 @pytest.mark.parametrize("values", MODES, ids=["cluster", "namespace"])

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from inferplane_api.v1alpha1 import InferenceService, KVStore
+from inferplane_api.v1alpha1.kv_store import KVStoreStatus
 from inferplane_api.v1alpha1.manifests import parse_resource
 from inferplane_kvstore.config import parse
 from inferplane_operator.render import RenderError, local_options, render_service
 
+MADE = "cache-integrity-1234"
 TIERS = [
     {"name": "memory", "medium": "dram", "capacity": "1Gi"},
     {"name": "disk", "medium": "ssd", "capacity": "8Gi", "path": "/var/lib/kv"},
@@ -119,7 +121,7 @@ def test_engines_that_cannot_use_it_are_left_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"integritySecretRef": None}, "integritySecretRef"),
+        ({"integritySecretRef": None}, "no Secret yet"),
         ({"tiers": TIERS[1:]}, "no dram tier"),
         ({"tiers": [TIERS[0], {"name": "x", "medium": "lmcache", "address": "x:1"}]}, "lmcache"),
         ({"tiers": [TIERS[0], {**TIERS[0], "name": "x"}]}, "two tiers of one medium"),
@@ -128,6 +130,23 @@ def test_engines_that_cannot_use_it_are_left_as_they_are() -> None:
 def test_what_cannot_be_run_is_refused_with_the_fix(spec: dict[str, Any], problem: str) -> None:
     with pytest.raises(RenderError, match=problem):
         render_service(service(), store=store(**spec))
+
+
+def test_the_secret_that_the_operator_made_is_mounted_and_part_of_the_revision() -> None:
+    named = store(integritySecretRef=None)
+    made = [named.model_copy(update={"status": KVStoreStatus(integrity_secret=name)}) for name in ("a", "b")]
+    volumes = {volume["name"]: volume for volume in pod(service(), made[0])["volumes"]}
+    revisions = {render_service(service(), store=each).revision for each in made}
+
+    assert volumes["kv-secret"]["secret"]["secretName"] == "a"
+    assert len(revisions) == 2
+
+
+def test_a_secret_that_the_spec_names_comes_before_one_that_was_made() -> None:
+    made = store().model_copy(update={"status": KVStoreStatus(integrity_secret=MADE)})
+
+    assert made.integrity_secret == made.spec.integrity_secret_ref
+    assert render_service(service(), store=made).revision == render_service(service(), store=store()).revision
 
 
 def test_on_one_machine_nothing_is_mounted_and_the_runner_gives_the_places() -> None:

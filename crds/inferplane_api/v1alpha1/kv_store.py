@@ -92,7 +92,7 @@ class KVStoreSpec(WireModel):
     ttl_s: Duration = Field(default=86400.0, description="Blocks not used for this long are dropped.")
     integrity_secret_ref: DnsSubdomain | None = Field(
         default=None,
-        description="Secret whose key `hmac` keys the blocks' checksums; needed in a cluster.",
+        description="Secret whose key `hmac` keys the blocks' checksums; without one the operator makes it.",
     )
 
     @model_validator(mode="after")
@@ -136,6 +136,9 @@ class KVStoreStatus(WireModel):
         default=(), description="The tiers, measured.", json_schema_extra=keyed_by("name")
     )
     used_by: tuple[str, ...] = Field(default=(), description="InferenceServices that name this store.")
+    integrity_secret: DnsSubdomain | None = Field(
+        default=None, description="Secret that the operator made where the spec names none."
+    )
 
 
 class KVStore(WireModel):
@@ -144,3 +147,9 @@ class KVStore(WireModel):
     metadata: ObjectMeta = Field(description="Name, namespace, labels, annotations.")
     spec: KVStoreSpec = Field(description="What is wanted.")
     status: KVStoreStatus | None = Field(default=None, description="What is; written by the operator.")
+
+    @property
+    def integrity_secret(self) -> str | None:
+        """Return the name of the Secret that keys the checksums; None while there is none."""
+        made = self.status.integrity_secret if self.status is not None else None
+        return self.spec.integrity_secret_ref or made

@@ -55,6 +55,10 @@ No rule reads Secrets: the operator writes their names into Pods, and the kubele
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]
   verbs: [create, patch]
+# The key of a KVStore's checksums: made, and never read.  A creation cannot be held to a name.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]

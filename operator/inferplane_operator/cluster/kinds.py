@@ -66,10 +66,12 @@ OPTIONAL: Final = (LEADER_WORKER_SET, STATEFUL_SET)
 
 RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 """Written and not watched: whoever writes one keeps what came of it."""
+SECRET: Final = Kind("v1", "Secret", "secrets")
+"""Made, and never read or kept."""
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
-_KNOWN: Final = (*OURS, *BUILT_IN, *OPTIONAL, RESOURCE_CLAIM_TEMPLATE, EVENT, LEASE)
+_KNOWN: Final = (*OURS, *BUILT_IN, *OPTIONAL, RESOURCE_CLAIM_TEMPLATE, SECRET, EVENT, LEASE)
 _ALL: Final = {(kind.api_version, kind.kind): kind for kind in _KNOWN}
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from inferplane_operator.cluster.applied import merged
 from inferplane_operator.cluster.errors import UnreachableError
-from inferplane_operator.cluster.kinds import BUILT_IN, EVENT, LEASE, OURS, SERVICE, Kind
+from inferplane_operator.cluster.kinds import BUILT_IN, EVENT, LEASE, OURS, SECRET, SERVICE, Kind
 from inferplane_operator.cluster.raw import text
 from inferplane_operator.cluster.stored import controller_of
 from inferplane_operator.cluster.transport import APPLY_PATCH, METADATA_ONLY, Answer, Call
@@ -43,7 +43,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 class FakeCluster:
     """A `Transport` to an API server that is a dictionary."""
 
-    kinds: tuple[Kind, ...] = (*OURS, *BUILT_IN, EVENT, LEASE)
+    kinds: tuple[Kind, ...] = (*OURS, *BUILT_IN, SECRET, EVENT, LEASE)
     objects: dict[tuple[str, str, str], dict[str, Any]] = field(
         default_factory=dict[tuple[str, str, str], dict[str, Any]]
     )

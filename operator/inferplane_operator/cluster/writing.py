@@ -157,9 +157,11 @@ class Writer:
             return False
         self._allowed()
         try:
-            self._keep(await self._objects.create(write.manifest, manager=CREATOR))
+            answer = await self._objects.create(write.manifest, manager=CREATOR)
         except ConflictError:  # it is there; the watch has yet to tell
             return False
+        if not write.secret:
+            self._keep(answer)
         self._told("created", write.manifest)
         return True
 

@@ -1,19 +1,27 @@
-"""A KVStore's status: who uses it, and what its stores say of themselves.
+"""A KVStore's status: who uses it, and what its stores say of themselves; and the key of its checksums, made once.
 
 An admission policy looks at the users before a store may be deleted.
+Whether the key's Secret is there only the status says, since the operator may make Secrets and read none.  So the two
+are written in this order, and the status of a store whose Secret was refused does not name it.  The Secret's name has
+part of the store's uid: one that is made anew does not find the Secret of the one before, which is about to go.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from inferplane_api.v1alpha1 import KVStore
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.reading import section, text
-from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, status_patch, transitions
-from inferplane_operator.reconcile.values import ObservedKVStore, Outcome, StoreReading
+from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, reference_to, status_patch, transitions
+from inferplane_operator.reconcile.values import Create, Manifest, Merge, ObservedKVStore, Outcome, StoreReading, Write
+from inferplane_operator.render.kv_pods import SECRET_KEY
+
+_UID_SHOWN: Final = 8
 
 
-def kv_store(observed: ObservedKVStore) -> Outcome:
+def kv_store(observed: ObservedKVStore, draw_key: Callable[[], str]) -> Outcome:
+    """`draw_key` gives a new random key as text."""
     store = observed.store
     if store["metadata"].get("deletionTimestamp"):
         return Outcome()
@@ -26,7 +34,35 @@ def kv_store(observed: ObservedKVStore) -> Outcome:
         "usedBy": _users(observed),
         "tiers": _tiers(observed),
     }
-    return Outcome(status=status_patch(store, wanted), events=transitions(store, conditions))
+    return Outcome(
+        writes=_integrity(store, draw_key), status=status_patch(store, wanted), events=transitions(store, conditions)
+    )
+
+
+def _integrity(store: Manifest, draw_key: Callable[[], str]) -> tuple[Write, ...]:
+    """Make the Secret that keys the checksums, where nobody named one and none was made."""
+    if not _lacks_secret(store):
+        return ()
+    reference = reference_to(store)
+    name = f"{reference.name}-integrity-{reference.uid[:_UID_SHOWN]}"
+    owner = {"apiVersion": reference.api_version, "kind": reference.kind, "name": reference.name, "uid": reference.uid}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": reference.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "inferplane-operator"},
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "stringData": {SECRET_KEY: draw_key()},
+    }
+    return (Create(secret, secret=True), Merge(reference, {"status": {"integritySecret": name}}, "status"))
+
+
+def _lacks_secret(store: Manifest) -> bool:
+    return not text(store, "spec", "integritySecretRef") and not text(store, "status", "integritySecret")
 
 
 def _ready(observed: ObservedKVStore) -> Said:
@@ -34,6 +70,9 @@ def _ready(observed: ObservedKVStore) -> Said:
         read_stored(KVStore, observed.store)
     except StoredObjectError as error:
         return Said(ConditionType.READY, ConditionStatus.FALSE, Reason.INVALID_SPEC, str(error))
+    if _lacks_secret(observed.store) and not observed.reading.asked:
+        words = "the Secret that keys its checksums is being made"
+        return Said(ConditionType.READY, ConditionStatus.UNKNOWN, Reason.PENDING, words)
     return _answering(observed.reading)
 
 

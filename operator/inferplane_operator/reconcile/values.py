@@ -177,6 +177,8 @@ class Create:
     manifest: Manifest
     bookkeeping: bool = False
     """Workers run without it: a refusal is told and ends no round.  So of deletions and merges."""
+    secret: bool = False
+    """What is in it is for others alone: the operator keeps neither it nor the server's answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,12 +109,12 @@ def store_containers(
 
 def store_volumes(store: KVStore) -> list[Manifest]:
     """Raise RenderError."""
-    secret = store.spec.integrity_secret_ref
+    secret = store.integrity_secret
     if secret is None:
         raise RenderError(
             "spec.kvStore",
-            f"KVStore {store.metadata.name} has no integritySecretRef",
-            f"make a Secret whose key {SECRET_KEY} holds 16 random bytes or more, and name it there",
+            f"KVStore {store.metadata.name} has no Secret yet that keys its checksums",
+            "wait for the operator to make one, or name one in its integritySecretRef",
         )
     dram, ssd = _tier(store, TierMedium.DRAM), _tier(store, TierMedium.SSD)
     size = format_bytes((dram.capacity_bytes or 0) + _ROOM) if dram is not None else "0"

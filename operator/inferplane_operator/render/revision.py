@@ -49,8 +49,16 @@ def made_of(
         "decode": _pool(spec.decode),
         "kvStore": spec.kv_store.name if spec.kv_store else "",
         **({"kvStoreSpec": _wire(store.spec)} if store is not None else {}),
+        **_made_secret(store),
         "adapters": adapters.wire if adapters else [],
     }
+
+
+def _made_secret(store: KVStore | None) -> dict[str, str]:
+    """Return the Secret that the operator made: a store that is made anew under its name has another."""
+    if store is None or store.spec.integrity_secret_ref or store.integrity_secret is None:
+        return {}
+    return {"kvStoreSecret": store.integrity_secret}
 
 
 def _pool(pool: PoolTemplate | None) -> dict[str, Any] | None:
