@@ -1,4 +1,4 @@
-"""`kv`: look into the KV store of a local instance, check it, empty it."""
+"""`kv`: look into the KV store of a local instance, check it, empty it, warm it up."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from inferplane import store_view
+from inferplane.commands import kv_warm
 from inferplane.context import Context
 from inferplane.errors import CommandError
 from inferplane.instances import choose
@@ -20,7 +21,7 @@ _SHOWN = 100
 
 @click.group("kv")
 def command() -> None:
-    """Look into the KV store of a local instance, check it, empty it."""
+    """Look into the KV store of a local instance, check it, empty it, warm it up."""
 
 
 def _asking(function: Callable[..., None]) -> Callable[..., None]:
@@ -97,6 +98,9 @@ def drain(context: Context, *, name: str | None, state_dir: Path | None) -> None
     """Copy all blocks of memory to the tiers below, used often or not, as before a machine goes."""
     said = _ask(context, name, state_dir, {"op": "drain"})
     click.echo(f"{said['below']} of {said['blocks']} blocks are in a tier below memory")
+
+
+command.add_command(kv_warm.command)
 
 
 def _pin(
