@@ -95,18 +95,21 @@ image: .venv/.complete ## an image by Docker: COMPONENT=router|worker|operator|p
 
 # ---------------------------------------------------------------- verify
 
+# Tests mostly wait for processes to start: two lanes share the work (tools/lanes.py); LANES=0 for one after the other.
+LANES ?= 2
+
 # Compiled before a test's time begins to run, where tests look for it.
 WARM = NUMBA_CACHE_DIR=$(CURDIR)/.cache/numba $(VENV)/python -c 'from inferplane_engine.sim.outlined import warm; warm()'
 
 .PHONY: test
 test: .venv/.complete tokenizers prometheus redis $(if $(HAS_ENGINE),engine) ## all tests, those with real engines among them
 	@$(WARM)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n $(LANES) $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.complete tokenizers prometheus redis ## tests without real engines and without the slow ones
 	@$(WARM)
-	$(PYTEST) -m "not engine and not slow" $(ARGS)
+	$(PYTEST) -n $(LANES) -m "not engine and not slow" $(ARGS)
 
 .PHONY: check
 check: .venv/.complete ## format, lint, types, layers, generated files

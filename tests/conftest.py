@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import lanes
+
 REPOSITORY = Path(__file__).parent.parent
 
 # compiled once per checkout, whichever folder the tests are started from; children inherit it
@@ -22,6 +24,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lanes.put_in_order(items, lanes=lanes.is_a_lane(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return lanes.scheduler(config, log)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,8 +1,8 @@
 """One service with real engines for all tests of this folder: one prefill and two decode workers, as `up` starts them.
 
 Starting vLLM takes longer than most tests together, so the service is started as soon as it is known that a test needs
-it, these tests run last, and the others run meanwhile.  Tests share it by using cache salts of their own; those that
-break something say `engine(last=True)` and come at the very end.
+it, and other tests run meanwhile (`lanes`).  Tests share it by using cache salts of their own; those that break
+something say `engine(last=True)` and come after the others.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import pytest
 
 from bare_engine import ENGINE_PYTHON, REPOSITORY
 from engine_probe import EngineProbe, Engines
+from lanes import is_a_lane
 from local_service import LocalService, command_line
 
 MANIFEST = Path(__file__).parent / "tiny.yaml"
@@ -28,28 +29,26 @@ ONLY_TESTS_ASK = {"INFERPLANE_CANARY_INTERVAL": "24h", "INFERPLANE_TRANSFER_CHEC
 _SERVICE = pytest.StashKey[LocalService]()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_place)
-
-
-def _place(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("engine")
-    if marker is None:
-        return 0
-    return 2 if marker.kwargs.get("last") else 1
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any("service" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and why_not() is None and not session.config.option.collectonly:
-        folder = Path(tempfile.mkdtemp(prefix="inferplane-"))
-        session.config.stash[_SERVICE] = LocalService.start(MANIFEST, folder, settings=ONLY_TESTS_ASK)
+    elsewhere = is_a_lane(session.config)  # one lane gets these tests, and begins with them
+    if wanted and not elsewhere and why_not() is None and not session.config.option.collectonly:
+        session.config.stash[_SERVICE] = _start()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    _stop(config)
+
+
+def _start() -> LocalService:
+    folder = Path(tempfile.mkdtemp(prefix="inferplane-"))
+    return LocalService.start(MANIFEST, folder, settings=ONLY_TESTS_ASK)
+
+
+def _stop(config: pytest.Config) -> None:
     service = config.stash.get(_SERVICE, None)
     if service is not None:
+        del config.stash[_SERVICE]
         service.stop()
         shutil.rmtree(service.state.root, ignore_errors=True)
 
@@ -70,16 +69,19 @@ def engine_here() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def service(pytestconfig: pytest.Config, engine_here: None) -> LocalService:
-    """The running service."""
+@pytest.fixture(scope="package")
+def service(pytestconfig: pytest.Config, engine_here: None) -> Iterator[LocalService]:
+    """The running service, which ends with the last test of this folder."""
     del engine_here
+    if _SERVICE not in pytestconfig.stash:
+        pytestconfig.stash[_SERVICE] = _start()
     started = pytestconfig.stash[_SERVICE]
     started.wait_ready(READY_LIMIT_S)
-    return started
+    yield started
+    _stop(pytestconfig)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engines(service: LocalService) -> Iterator[Engines]:
     """Its engines, asked directly."""
     probes = [_probe(service, name) for name in ("prefill-0", "decode-0", "decode-1")]
