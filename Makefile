@@ -147,7 +147,7 @@ docs: .venv-docs/.complete ## the documentation as a site in .cache/docs, a warn
 
 .PHONY: e2e
 e2e: .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
-	$(PYTEST) e2e tests/helm $(ARGS)
+	$(PYTEST) -n $(if $(INFERPLANE_E2E_KUBECONFIG),0,$(LANES)) e2e tests/helm $(ARGS)
 
 # A cluster for looking at things by hand; it lasts until Ctrl-C.
 .PHONY: cluster

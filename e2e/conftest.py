@@ -1,20 +1,21 @@
 """Tests against a real Kubernetes; run by name: `make e2e`, or pytest e2e.
 
-One cluster for all tests of a run, one namespace for each test.  The cluster is made here (`e2e.cluster`), unless
-INFERPLANE_E2E_KUBECONFIG names one; then INFERPLANE_E2E_IMAGE names the image that its nodes can pull, and tests that
-have to break parts of a cluster are skipped.
+One cluster for all tests of a lane, one namespace for each test.  The cluster is made here (`e2e.cluster`), unless
+INFERPLANE_E2E_KUBECONFIG names one, which takes one lane alone; then INFERPLANE_E2E_IMAGE names the image that its
+nodes can pull, and tests that have to break parts of a cluster are skipped.
 """
 
 import importlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lanes
 from e2e.cluster.access import Access
 from e2e.cluster.binaries import build_missing
 from e2e.cluster.one_node import OneNode
@@ -24,13 +25,16 @@ from e2e.images.built import built_before, e2e_image
 from e2e.support.cluster import Cluster
 from e2e.support.counted import Counted
 from e2e.support.evidence import gather, gather_components
-from e2e.support.figures import note, noted
+from e2e.support.figures import add, note, noted
 from e2e.support.namespaces import name_for, namespace_of
+from e2e.support.order import put_in_order
 from e2e.support.release import Release
 
 TEST_LIMIT_S = 300
+_COUNTING_LIMIT_S = 900
 LOGS = RUNS / "logs"
 _FAILED = pytest.StashKey[bool]()
+_FIGURES = "e2e figures"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,18 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
-    items.sort(key=_place)
+    put_in_order(items)
 
 
-def _place(item: pytest.Item) -> int:
-    """What needs a cluster without our operator comes before it is installed, what has to wait long at the end.
-
-    What builds images comes before a cluster: from inside its network nothing can be downloaded.
-    """
-    needed: Sequence[str] = getattr(item, "fixturenames", ())
-    if "docker" in needed:
-        return -1
-    return 2 if "counted" in needed else int("release" in needed)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return lanes.scheduler(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,6 +62,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the figures of this lane to the process that prints them."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[_FIGURES] = [list(each) for each in noted()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    add(getattr(node, "workeroutput", {}).get(_FIGURES, ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for what, value in noted():
         terminalreporter.write_line(f"{what}: {value:.2f}")
@@ -71,15 +81,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _counting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted | None]:
-    """Begin first what takes long beside other tests, if one of those that were chosen wants it."""
+    """Begin first what takes long beside other tests, if one of those that were chosen wants it; one lane does."""
     if not any("counted" in getattr(item, "fixturenames", ()) for item in request.session.items):
         yield None
         return
     install_missing(NEEDED)
     build_missing()
-    counting = Counted.begin(tmp_path_factory.mktemp("counted"))
+    counting = Counted.begin(_of_all_lanes(request.config, tmp_path_factory) / "counted")
     yield counting
-    counting.end()
+    counting.end(patience_s=_COUNTING_LIMIT_S if lanes.is_a_lane(request.config) else 0)  # another lane may want it
+
+
+def _of_all_lanes(config: pytest.Config, folders: pytest.TempPathFactory) -> Path:
+    """Return the run's temporary folder, which lanes have theirs in."""
+    own = folders.getbasetemp()
+    return own.parent if lanes.is_a_lane(config) else own
 
 
 @pytest.fixture(scope="session")
@@ -102,8 +118,13 @@ def running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield Cluster.of(node.access, node)
     finally:
         if request.session.stash.get(_FAILED, False):
-            gather_components(node, LOGS / "cluster")
+            gather_components(node, LOGS / f"cluster{_lane(request.config)}")
         node.close()
+
+
+def _lane(config: pytest.Config) -> str:
+    """Return what tells this lane from the others in a name."""
+    return f"-{config.workerinput['workerid']}" if lanes.is_a_lane(config) else ""  # type: ignore[attr-defined]  # xdist's
 
 
 @pytest.fixture(scope="session")

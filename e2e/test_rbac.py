@@ -197,11 +197,11 @@ class Scene:
     namespace: str
 
     def names(self, kind: str) -> list[str]:
-        return self.cluster.kubectl("get", kind, "-n", self.namespace, "--output=name").split()
+        return [each["metadata"]["name"] for each in self.cluster.get(kind, namespace=self.namespace)["items"]]
 
     def object(self, kind: str, name: str) -> dict[str, Any]:
-        found = self.cluster.access.try_kubectl("get", kind, name, "-n", self.namespace, "--output=json")
-        return {} if found.returncode else json.loads(found.stdout)
+        found = self.cluster.get(kind, namespace=self.namespace)["items"]
+        return next((each for each in found if each["metadata"]["name"] == name), dict[str, Any]())
 
     def revisions(self, kind: str, pool: str) -> set[str]:
         """Return the revisions of a pool, or of what it is made of."""

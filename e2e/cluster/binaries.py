@@ -5,19 +5,18 @@ gets a new build, and checkouts of several versions share the cache.  A build is
 two processes that need the same one build it once.
 """
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster.alone import alone
 from e2e.cluster.places import SOURCES, cache
 
 _GO: Final = (1, 26)
@@ -83,7 +82,7 @@ def build_missing() -> None:
     for program in ALL:
         if program.home.exists():
             continue
-        with _alone(program):
+        with alone(program.name):
             if not program.home.exists():
                 _build(program)
 
@@ -136,11 +135,3 @@ def go_command() -> str:
     if found is None or (int(found[1]), int(found[2])) < _GO:
         raise MissingError(f"Go {wanted} or newer builds the cluster's programs; {go} is {said.strip()}")
     return go
-
-
-@contextmanager
-def _alone(program: Program) -> Generator[None]:
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f".{program.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

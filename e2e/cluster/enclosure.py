@@ -175,6 +175,8 @@ def remove_groups(name: str, limit_s: float = 10) -> None:
             while True:
                 try:
                     Path(folder).rmdir()
+                except FileNotFoundError:  # somebody else removes it too
+                    break
                 except OSError:
                     if time.monotonic() > deadline:
                         raise

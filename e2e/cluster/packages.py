@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster.alone import alone
 from e2e.cluster.binaries import MissingError
 
 NEEDED: Final[Mapping[str, str]] = {
@@ -24,6 +25,12 @@ NEEDED_FOR_IMAGES: Final[Mapping[str, str]] = {"dockerd": "docker.io", "debootst
 
 def install_missing(needed: Mapping[str, str] = NEEDED) -> None:
     """Install what is missing.  Raises MissingError where that cannot be done."""
+    if _missing(needed):
+        with alone("packages"):
+            _install(needed)
+
+
+def _install(needed: Mapping[str, str]) -> None:
     missing = _missing(needed)
     if not missing:
         return

@@ -4,7 +4,6 @@ It has no network at all: whatever a build needs is in its context.  Its layers 
 what has changed is built again; one process at a time uses them.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster.alone import alone
 from e2e.cluster.components import Component
 from e2e.cluster.enclosure import STATE, Enclosure
 from e2e.cluster.one_node import PREFIX
@@ -85,7 +85,7 @@ class Builder:
 def builder() -> Generator[Builder]:
     """Start the daemon, and end it."""
     folder = RUNS / f"{PREFIX}{os.getpid()}-builder"
-    with _alone():
+    with alone("docker"):
         enclosure = Enclosure.make(folder, address=_ADDRESS, name=folder.name)
         built = Builder(enclosure)
         daemon = Component("dockerd", ["dockerd", *_daemon(folder.name)], enclosure, env={"PATH": _path()})
@@ -121,11 +121,3 @@ def _client() -> str:
 
 def _path() -> str:
     return f"{os.environ['PATH']}:/usr/sbin:/sbin"
-
-
-@contextmanager
-def _alone() -> Generator[None]:
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / ".docker.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster.alone import alone
 from e2e.cluster.places import REPOSITORY, cache
 from e2e.images.base import BASE, ensure_base, root_archive
 from e2e.images.builder import builder
@@ -28,10 +29,11 @@ def e2e_image() -> BuiltImage:
     """Return the image of this checkout as it is now.  Not to be called from inside a cluster's network."""
     tag = digest(BASE)
     image = BuiltImage(f"localhost/inferplane:{tag}", cache() / "images" / f"{tag}.tar")
-    if not image.archive.exists():
-        _build(image, tag)
-    image.archive.touch()
-    _drop_old(image.archive.parent)
+    with alone("image"):
+        if not image.archive.exists():
+            _build(image, tag)
+        image.archive.touch()
+        _drop_old(image.archive.parent)
     return image
 
 

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from e2e.cluster.places import REPOSITORY, RUNS
@@ -27,6 +27,11 @@ def note(what: str, value: float) -> None:
         file.write(json.dumps(line) + "\n")
 
 
+def add(figures: Iterable[Sequence[object]]) -> None:
+    """Take over what another lane has noted, as it comes out of a message."""
+    _noted.extend((str(what), float(str(value))) for what, value in figures)
+
+
 def noted() -> Sequence[tuple[str, float]]:
-    """Return what this process has noted."""
+    """Return what this process has noted or taken over."""
     return tuple(_noted)
