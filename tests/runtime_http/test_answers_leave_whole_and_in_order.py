@@ -341,6 +341,24 @@ def test_while_draining_a_connection_that_is_new_may_still_send_its_first_reques
     assert silent.got == b""
 
 
+def test_while_draining_a_connection_has_a_heads_time_for_its_first_request() -> None:
+    world = World()
+    begin_draining(world)
+    late = world.connect()
+    world.advance(11)
+
+    assert late.transport.is_closing()
+
+
+def test_a_connection_that_is_made_after_the_end_is_reset() -> None:
+    world = World()
+    world.server.close()
+    late = world.connect()
+
+    assert late.transport.aborted
+    assert not world.server.connections
+
+
 @settings(deadline=None)
 @given(
     bodies=st.lists(st.binary(max_size=60), min_size=1, max_size=5),

@@ -26,6 +26,7 @@ class RpcServer:
         self._sockets: set[_Socket] = set()
         self._empty = asyncio.Event()
         self._certificate: ServedCertificate | None = None
+        self.stopping = False
 
     async def start(
         self, host: str, port: int, *, reuse_port: bool = False, certificate: ServedCertificate | None = None
@@ -43,6 +44,7 @@ class RpcServer:
         """Take no more calls, give those under way `grace_s` seconds to end, then end them."""
         if self._server is not None:
             self._server.close()
+        self.stopping = True
         for each in tuple(self._sockets):
             each.connection.leave()
         await self._until_empty(grace_s)
@@ -95,6 +97,8 @@ class _Socket(asyncio.Protocol):
         self.connection = Connection(self._methods, limits=self._limits, write=made.write, close=made.close)
         self._server.joined(self)
         self.connection.begin()
+        if self._server.stopping:  # accepted before, made only now
+            self.connection.leave()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
         self._server.left(self)

@@ -61,6 +61,7 @@ class HttpServer:
         self.limits = limits
         self.metrics = metrics
         self.draining = False
+        self.over = False
         self.connections: set[ServerConnection] = set()
         self._certificate = certificate
         self._servers: list[asyncio.Server] = []
@@ -139,8 +140,8 @@ class HttpServer:
         return left
 
     def close(self) -> None:
-        """Reset whatever is left and stop."""
-        self.draining = True
+        """Reset whatever is left, and what was accepted and is not yet made, and stop."""
+        self.draining = self.over = True
         self._stop_listening()
         for connection in list(self.connections):
             connection.abort()
@@ -202,6 +203,10 @@ class ServerConnection(asyncio.Protocol):
         self.deadline = server.now() + server.limits.idle_timeout_s
         if full:
             self._reject(json_error(503, "too many connections", headers=((b"retry-after", b"1"),)))
+        elif server.draining:
+            self.close_if_idle()
+        if server.over:  # accepted before, made only now
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._lingering:
