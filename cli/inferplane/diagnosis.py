@@ -40,12 +40,25 @@ class RoutingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """How one worker's blocks in the router's index compare with those that the worker has."""
+
+    blocks: int = 0
+    """How many the worker has, in all tiers of its own."""
+    differences: tuple[str, ...] = ()
+    """What differs, a line for each rank and tier."""
+    problem: str = ""
+    """Why they could not be compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     status: Status
     runner_alive: bool
     gateway_problem: str = ""
     agents: Mapping[str, AgentFacts] = field(default_factory=dict[str, AgentFacts])
     routing: RoutingFacts = field(default_factory=RoutingFacts)
+    index: Mapping[str, IndexFacts] = field(default_factory=dict[str, IndexFacts])
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -65,7 +78,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         findings += _events(worker, facts.agents.get(worker.name, AgentFacts(problem="was not asked")))
     if status.router:
         findings += _crashes(status.router, serves=not facts.gateway_problem)
-    return [*findings, *_routing(facts.routing)]
+    return [*findings, *_routing(facts.routing), *(_index(worker, it) for worker, it in sorted(facts.index.items()))]
 
 
 def _instance(status: Status) -> Finding:
@@ -145,6 +158,23 @@ def _routing(routing: RoutingFacts) -> list[Finding]:
     exact = routing.compared - routing.mispredicted
     detail = f"{exact} of {routing.compared} predictions of cached tokens were exact"
     return wrong or [Finding("kv routing", ok=True, detail=detail)]
+
+
+def _index(worker: str, index: IndexFacts) -> Finding:
+    check = f"{worker} block index"
+    if index.problem:
+        return Finding(check, ok=False, detail=index.problem, fix=f"see `inferplane logs {worker}-agent`")
+    if not index.differences:
+        return Finding(
+            check, ok=True, detail=f"the router knows all {index.blocks} blocks of the worker, and no others"
+        )
+    return Finding(
+        check,
+        ok=False,
+        detail=f"the router's index is wrong: {'; '.join(index.differences)}",
+        fix="the router has asked the worker for all its blocks again: run `inferplane diagnose` once more; "
+        f"if it differs again, see `inferplane logs {worker}-agent` for lost events",
+    )
 
 
 def healthy(findings: Sequence[Finding]) -> bool:

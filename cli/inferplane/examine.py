@@ -1,9 +1,11 @@
-"""Gathering the facts for `diagnose`: files, the gateway, every agent, the router's metrics."""
+"""Gathering the facts for `diagnose`: files, the gateway, every agent, the router's metrics and its index."""
+
+from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferplane.diagnosis import AgentFacts, Facts, RoutingFacts
+from inferplane.diagnosis import AgentFacts, Facts, IndexFacts, RoutingFacts
 from inferplane.errors import CommandError
 from inferplane.instances import Instance
 from inferplane.router_client import worker_status
@@ -11,6 +13,8 @@ from inferplane_operator.local import port_owner
 from inferplane_operator.local.status import Status, WorkerPhase
 
 _TIMEOUT_S = 5.0
+_COMPARE_S = 30.0
+"""Every worker tells all its blocks, twice."""
 _EXACT = "inferplane_router_worker_kv_exact"
 _PREDICTIONS = "inferplane_router_predictions_total"
 
@@ -28,6 +32,7 @@ def examine(instance: Instance, status: Status) -> Facts:
                 worker.name: _agent(worker.stream) for worker in status.workers if worker.phase is WorkerPhase.READY
             },
             routing=_routing(client, status),
+            index=_index(client, status),
         )
 
 
@@ -57,6 +62,34 @@ def _routing(client: httpx.Client, status: Status) -> RoutingFacts:
     except httpx.HTTPError as error:
         return RoutingFacts(problem=f"the router's metrics at {status.metrics} cannot be read ({type(error).__name__})")
     return routing_facts(answer.text)
+
+
+def _index(client: httpx.Client, status: Status) -> dict[str, IndexFacts]:
+    """Let the router compare its index with what workers have; nothing where it cannot, which `_routing` tells."""
+    try:
+        answer = client.get(f"http://{status.metrics}/index", timeout=_COMPARE_S)
+        answer.raise_for_status()
+    except httpx.HTTPError:
+        return {}
+    return index_facts(answer.json())
+
+
+def index_facts(document: dict[str, Any]) -> dict[str, IndexFacts]:
+    """Take the router's comparison apart, by worker."""
+    return {
+        each["worker"]: IndexFacts(
+            blocks=sum(place["blocks"] for place in each["places"]),
+            differences=tuple(_difference(it) for it in each["places"] if it["missing"] or it["surplus"]),
+            problem=each["problem"],
+        )
+        for each in document["workers"]
+    }
+
+
+def _difference(place: dict[str, Any]) -> str:
+    where = f"rank {place['rank']}, {place['plane']}"
+    examples = ", ".join(place["examples"][:3])
+    return f"{where}: {place['missing']} of {place['blocks']} blocks missing, {place['surplus']} too many ({examples})"
 
 
 def routing_facts(text: str) -> RoutingFacts:

@@ -21,6 +21,7 @@ from inferplane_router.core_meters import CoreMeters
 from inferplane_router.front import Front, Outside
 from inferplane_router.gateway.seams import PromptEncoder
 from inferplane_router.grpc.observations import Observations
+from inferplane_router.index_check import IndexCheck
 from inferplane_router.report import Ports, write_report
 from inferplane_router.sources import Sources
 from inferplane_router.tokenization import PromptService
@@ -77,8 +78,9 @@ class RouterApp:
         )
         self.http, self.plane = self.front.http, self.front.plane
         core_meters = CoreMeters(instruments, self.core)
+        self._index_check = IndexCheck(self.core, clock)
         scrape = exposition_handler(instruments.registry, refresh=core_meters.refresh)
-        self.metrics = HttpServer(scrape, limits=config.limits.limits())
+        self.metrics = HttpServer(self._index_check.beside(scrape), limits=config.limits.limits())
 
     @property
     def grpc_port(self) -> int:
@@ -115,6 +117,7 @@ class RouterApp:
                 await asyncio.wait(tasks)
                 self.fleet.stop()
                 self.metrics.close()
+                self._index_check.close()
                 await self.front.close()
 
     async def drain(self) -> int:

@@ -13,7 +13,7 @@ from inferplane.context import Context
 from inferplane.decision import candidate_table, headline, notes, reason, setting
 from inferplane.diagnosis import AgentFacts, Facts, Finding, RoutingFacts, diagnose, healthy
 from inferplane.errors import CommandError
-from inferplane.examine import routing_facts
+from inferplane.examine import index_facts, routing_facts
 from inferplane.outlook import outcome, outlook_table
 from inferplane.output import table_lines
 from inferplane.router_client import worker_status
@@ -336,6 +336,30 @@ def test_routing_facts_are_read_from_the_routers_metrics() -> None:
     )
 
     assert routing_facts(text) == RoutingFacts({"decode-0": "events_off"}, compared=5, mispredicted=1)
+
+
+def test_blocks_that_the_routers_index_has_wrong_are_named() -> None:
+    right = {"rank": 0, "plane": "host", "blocks": 7, "missing": 0, "surplus": 0, "examples": list[str]()}
+    wrong_place = {"rank": 1, "plane": "device", "blocks": 90, "missing": 5, "surplus": 2, "examples": ["0a", "0b"]}
+    facts = index_facts(
+        {
+            "workers": [
+                {"worker": "decode-0", "problem": "", "places": [right]},
+                {"worker": "decode-1", "problem": "", "places": [right, wrong_place]},
+                {"worker": "decode-2", "problem": "no answer", "places": []},
+            ]
+        }
+    )
+    findings = diagnose(Facts(status_of(), runner_alive=True, agents=agents(), index=facts))
+    first, second, third = (each for each in findings if each.check.endswith("block index"))
+
+    assert (first.ok, first.detail) == (True, "the router knows all 7 blocks of the worker, and no others")
+    assert (second.ok, second.detail) == (
+        False,
+        "the router's index is wrong: rank 1, device: 5 of 90 blocks missing, 2 too many (0a, 0b)",
+    )
+    assert "run `inferplane diagnose` once more" in second.fix
+    assert (third.ok, third.detail) == (False, "no answer")
 
 
 def test_diagnose_exits_1_when_something_is_wrong(call: Call, demo: StateDir) -> None:

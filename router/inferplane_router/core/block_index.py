@@ -25,6 +25,7 @@ from inferplane_router.core.values import Hashes
 
 __all__ = ["DEVICE", "DISK", "FIRM", "HOST", "REMOTE", "RESUMABLE", "BlockIndex"]
 
+_NO_KEYS: Final[Hashes] = np.zeros(0, np.uint64)
 _BITS: Final = tuple(np.uint64(1 << number) for number in range(64))
 
 
@@ -167,6 +168,10 @@ class BlockIndex:
         if target >= self.capacity:
             return 0
         return self.table.held(keys, *self._places[DEVICE][target])
+
+    def keys(self, target: int, plane: int = DEVICE) -> Hashes:
+        """Return the blocks that the target has in a plane of its own, in no order; sweeps the table."""
+        return self.table.keys(*self._places[plane][target]) if self.blocks(target, plane) else _NO_KEYS
 
     def find(self, keys: Hashes, trusted: Hashes, guesses: Cells, counts: NDArray[np.int32]) -> None:
         """Fill `counts` (capacity x 5: device, host, disk, remote, firm); see `prefix_kernels.find`."""

@@ -4,6 +4,8 @@ What a core tells it about blocks goes nowhere, since the writer hears the same 
 table that the writer shows.  Invariant: targets have the numbers that the writer gave them.
 """
 
+import numpy as np
+
 from inferplane_router.core.arena import Arena
 from inferplane_router.core.index_kernels import DEVICE, Cells
 from inferplane_router.core.index_reader import IndexReader
@@ -40,6 +42,11 @@ class FollowedIndex:
         """Return 0: who has how much is the writer's to count."""
         del target, plane
         return 0
+
+    def keys(self, target: int, plane: int = DEVICE) -> Hashes:
+        """Return nothing, for the same reason."""
+        del target, plane
+        return np.zeros(0, np.uint64)
 
     def is_shared(self, target: int, store_id: str) -> bool:
         del target, store_id

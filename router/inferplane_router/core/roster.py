@@ -25,7 +25,7 @@ from inferplane_router.core.mismatch import KvTrust
 from inferplane_router.core.values import Hashes, Health, KvMode, ModelFacts, Resync, TargetRef
 from inferplane_router.core.worker_names import is_same_worker
 
-_PLANES: Final = {
+PLANES: Final = {
     worker_pb2.PLANE_DEVICE: DEVICE,
     worker_pb2.PLANE_HOST: HOST,
     worker_pb2.PLANE_DISK: DISK,
@@ -88,7 +88,7 @@ class Worker:
         try:
             self._take(message, now)
         except ValueError as error:
-            self._start_over(f"unreadable {message.WhichOneof('body')}: {error}", now)
+            self.start_over(f"unreadable {message.WhichOneof('body')}: {error}", now)
         if not self._to_resync:
             return None
         self.resyncs += 1
@@ -99,7 +99,7 @@ class Worker:
         if self.sequence and message.epoch != self.epoch:
             self._forget(now)
         elif message.sequence != expected:
-            self._start_over(f"sequence {message.sequence} came where {expected} was due", now)
+            self.start_over(f"sequence {message.sequence} came where {expected} was due", now)
         self.epoch, self.sequence = message.epoch, message.sequence
 
     def _take(self, message: worker_pb2.WorkerMessage, now: float) -> None:
@@ -243,7 +243,7 @@ class Worker:
             if snapshot.first and not space.index.is_shared(slot, snapshot.store_id):
                 space.index.clear_remote(snapshot.store_id)
             space.index.store_remote(snapshot.store_id, keys)
-        elif (plane := _PLANES.get(snapshot.plane)) is not None:
+        elif (plane := PLANES.get(snapshot.plane)) is not None:
             if snapshot.first:
                 space.index.clear(slot, plane)
             space.index.store(slot, keys, plane)
@@ -260,7 +260,7 @@ class Worker:
                 space.index.clear_remote(delta.store_id)
             space.index.remove_remote(delta.store_id, removed)
             space.index.store_remote(delta.store_id, stored)
-        elif (plane := _PLANES.get(delta.plane)) is not None:
+        elif (plane := PLANES.get(delta.plane)) is not None:
             if delta.cleared:
                 space.index.clear(slot, plane)
                 if plane == DEVICE:
@@ -284,9 +284,21 @@ class Worker:
         if keys.shape[0]:
             self.trust.ever_stored = True
 
+    def held(self) -> dict[tuple[int, int], Hashes]:
+        """Return the blocks that the index has of this worker, by rank and plane."""
+        if (space := self.space) is None:
+            return {}
+        return {
+            (rank, plane): space.index.keys(slot, plane)
+            for rank, slot in enumerate(self.slots)
+            for plane in PLANES.values()
+            if space.index.blocks(slot, plane)
+        }
+
     # Loss --------------------------------------------------------------------------------------------------------
 
-    def _start_over(self, reason: str, now: float) -> None:
+    def start_over(self, reason: str, now: float) -> None:
+        """Forget what the stream said and ask for all of it; who hears its next message gets the question."""
         self._forget(now)
         self._to_resync = [Resync(rank, reason) for rank in range(max(1, len(self.slots)))]
 

@@ -14,6 +14,7 @@ from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import computing_s
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.health import HealthEvent
+from inferplane_router.core.index_check import Held
 from inferplane_router.core.naming import Names, ServiceKey, service_key
 from inferplane_router.core.placing import Policy
 from inferplane_router.core.plugins import POLICIES
@@ -156,6 +157,20 @@ class RouterCore:
         worker = self._workers.get(worker_id)
         space = worker.space if worker is not None else None
         return None if worker is None or space is None else Seat(self._home_of(worker), space.key, worker.slots)
+
+    def stream_addresses(self) -> dict[str, str]:
+        """Return where the streams of the workers that are heard come from, by worker."""
+        return {each: worker.entry.stream_address for each, worker in self._workers.items() if worker.connected}
+
+    def held_blocks(self, worker_id: str) -> Held:
+        """Return the blocks that the index has of a worker; sweeps the table."""
+        worker = self._workers.get(worker_id)
+        return {} if worker is None else worker.held()
+
+    def start_over(self, worker_id: str, reason: str, now: float) -> None:
+        """Forget a worker's blocks; whoever hears its next message is asked for a snapshot."""
+        if (worker := self._workers.get(worker_id)) is not None:
+            worker.start_over(reason, now)
 
     def streams_gone(self, now: float) -> None:
         """Follow the loss of whoever hears the agents: what was last heard of workers stays, others' load does not."""

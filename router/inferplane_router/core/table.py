@@ -86,6 +86,13 @@ class Table:
     def held(self, keys: Hashes, column: np.uint64, bit: np.uint64) -> int:
         return kernels.held(self.cells, self.width, keys, column, bit)
 
+    def keys(self, column: np.uint64, bit: np.uint64) -> Hashes:
+        """Return the keys that have a bit, in no order; sweeps the table."""
+        width = int(self.width)
+        rows = self.cells[: self.cells.shape[0] // width * width].reshape(-1, width)
+        keys: Hashes = rows[(rows[:, int(column)] & bit) != 0, 0]
+        return keys
+
     def widen(self, words: int, moved_to: Hashes, head: Cells = _NO_HEAD) -> None:
         """Give every row `words` words, and the table another head; old column c goes to `moved_to[c]`."""
         self._rebuild(np.uint64(words + 1), moved_to, 0, head)

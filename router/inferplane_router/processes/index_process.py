@@ -18,6 +18,7 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core_meters import CoreMeters
+from inferplane_router.index_check import IndexCheck
 from inferplane_router.processes.channel import Channel
 from inferplane_router.processes.errors import ChannelLostError
 from inferplane_router.processes.frames import Kind, Question, split_name
@@ -91,7 +92,8 @@ class IndexProcess:
                 gateways=lambda: tuple(self._reports),
                 group=group,
             )
-            metrics = HttpServer(handler, limits=self._shared.config.limits.limits())
+            check = IndexCheck(self.core, self._clock)
+            metrics = HttpServer(check.beside(handler), limits=self._shared.config.limits.limits())
             await metrics.start(*split_address(listen.metrics), reuse_port=True)
             tasks = [watch(), spawn(group, "look after all", self._look_after())]
             try:
@@ -103,6 +105,7 @@ class IndexProcess:
                 self._shared.rendezvous.stop()
                 self._sources.fleet.stop()
                 metrics.close()
+                check.close()
                 for channel in tuple(self._reports):
                     channel.close()
 

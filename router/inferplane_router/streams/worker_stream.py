@@ -23,11 +23,11 @@ from inferplane_router.core.facade import WorkerFeed
 from inferplane_runtime.clock import Clock
 
 PROTOCOL_VERSION: Final = 1
-_METHOD: Final = "/inferplane.v1.WorkerStream/Subscribe"
+METHOD: Final = "/inferplane.v1.WorkerStream/Subscribe"
 _QUEUE: Final = 1024
 _GATHER_S: Final = 0.002
 """A write costs the router as much as all else it does for a request, so a busy one shares them."""
-_OPTIONS: Final = (
+OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -117,7 +117,7 @@ class WorkerStream:
 
     async def _attempt(self) -> None:
         try:
-            async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
+            async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
                 async with asyncio.timeout(self._settings.connect_timeout_s):
                     await channel.channel_ready()
                 await self._converse(channel)
@@ -134,7 +134,7 @@ class WorkerStream:
 
     async def _converse(self, channel: grpc.aio.Channel) -> None:
         subscribe = channel.stream_stream(
-            _METHOD,
+            METHOD,
             request_serializer=_serialise,
             response_deserializer=wire.WorkerMessage.FromString,
         )
