@@ -2,11 +2,13 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
+from inferplane_api.proto.worker_pb2 import OUTCOME_OK
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import FakeWorker, catalogue, connect, prompt, resolve, service
-from inferplane_router.core.values import Ask, Routed
+from inferplane_router.core.values import Ask, Routed, Tokens
 from inferplane_simulator.policies import POLICIES
 
 SHARED = prompt(1, 1600)
@@ -27,8 +29,11 @@ class Situation:
         self.core.on_worker_message(worker.worker_id, worker.delta(stored=worker.hashes(SHARED)), 0.0)
 
     def ask(self, seed: int = 1, tokens: int = 1600) -> str:
+        return self.ask_tokens(prompt(seed, tokens))
+
+    def ask_tokens(self, tokens: Tokens) -> str:
         self.asked += 1
-        answer = self.core.pick(Ask(f"r{self.asked}", resolve(self.core), prompt(seed, tokens)), 0.0)
+        answer = self.core.pick(Ask(f"r{self.asked}", resolve(self.core), tokens), 0.0)
         assert isinstance(answer, Routed)
         return answer.decode.worker_id
 
@@ -59,13 +64,30 @@ def test_an_imbalance_breaks_the_affinity(policy: str, most: int) -> None:
     assert len(set(chosen)) > 1
 
 
+def test_block_cost_counts_a_block_once_however_many_decode_over_it() -> None:
+    situation = Situation("block-cost")
+    situation.hold(0)
+
+    assert {situation.ask() for _ in range(6)} == {"w0"}
+
+
 def test_block_cost_weighs_decoding_against_what_is_cached() -> None:
     situation = Situation("block-cost")
     situation.hold(0)
-    chosen = [situation.ask() for _ in range(6)]
+    chosen = [situation.ask_tokens(np.concatenate((SHARED, prompt(seed, 1600)))) for seed in range(10, 16)]
 
     assert chosen[0] == "w0"
     assert set(chosen) == {"w0", "w1", "w2"}
+
+
+def test_block_cost_forgets_the_blocks_of_answers_that_have_ended() -> None:
+    situation = Situation("block-cost")
+    first = situation.ask(seed=10)
+    others = {situation.ask(seed=seed) for seed in (11, 12)}
+    situation.core.complete("r1", OUTCOME_OK, 0.0)
+
+    assert first not in others
+    assert situation.ask(seed=13) == first
 
 
 @pytest.mark.parametrize("policy", POLICIES)

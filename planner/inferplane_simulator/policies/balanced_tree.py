@@ -1,8 +1,9 @@
 """`balanced-tree`: longest remembered prefix while loads are balanced, after the SGLang model gateway's cache-aware.
 
 If the busiest target has more than `apart` requests more than the idlest and more than `times` as many, the idlest is
-taken.  Otherwise the target with the longest match, if that is more than `least_match` of the prompt, else the one of
-which least is remembered.  Taken from the description of its defaults; its tree of characters is a set of blocks here.
+taken.  Otherwise the target with the longest match, if that is more than `least_match` of the prompt, else again the
+idlest.  Taken from the description of its defaults; its tree of characters is a set of blocks here.  Older versions of
+it sent prompts without a match where least was remembered; what version 0.3.2 decides is that they go by load.
 """
 
 from typing import ClassVar
@@ -27,19 +28,24 @@ class BalancedTree:
 
     def pick(self, view: View) -> Choice | None:
         names = names_of(view)
-        choice = combine(view, order=ranked(view, lambda slots: self._score(view, slots, names)))
+        choice = combine(view, order=ranked(view, lambda slots: self.score(view, slots, names)))
         if choice is not None:
-            self._remembered.sent(view, choice.prefills[0] if choice.prefills else choice.decode, names)
+            self.sent(view, choice.computing, names)
         return choice
 
-    def _score(self, view: View, slots: Slots, names: list[int]) -> Floats:
+    def sent(self, view: View, slot: int, names: list[int]) -> None:
+        """Remember where a prompt with these blocks went."""
+        self._remembered.sent(view, slot, names)
+
+    def score(self, view: View, slots: Slots, names: list[int]) -> Floats:
+        """Return float[slots]; the least is taken."""
         counts = running(view, slots)
         if not slots.shape[0] or self._uneven(float(counts.max()), float(counts.min())):
             return counts
         matched = self._remembered.matched(view, slots, names)
         if matched.max() > self._least_match:
             return -matched
-        return self._remembered.sizes(view, slots)
+        return counts
 
     def _uneven(self, most: float, least: float) -> bool:
         return most - least > self._apart and most > self._times * least

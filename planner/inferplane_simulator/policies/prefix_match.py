@@ -29,12 +29,17 @@ class PrefixMatch:
 
     def pick(self, view: View) -> Choice | None:
         names = names_of(view)
-        choice = combine(view, order=ranked(view, lambda slots: self._score(view, slots, names)))
+        choice = combine(view, order=ranked(view, lambda slots: self.score(view, slots, names)))
         if choice is not None:
-            self._remembered.sent(view, choice.prefills[0] if choice.prefills else choice.decode, names)
+            self.sent(view, choice.computing, names)
         return choice
 
-    def _score(self, view: View, slots: Slots, names: list[int]) -> Floats:
+    def sent(self, view: View, slot: int, names: list[int]) -> None:
+        """Remember where a prompt with these blocks went."""
+        self._remembered.sent(view, slot, names)
+
+    def score(self, view: View, slots: Slots, names: list[int]) -> Floats:
+        """Return float[slots]; the least is taken."""
         counts = running(view, slots)
         if not slots.shape[0] or float(counts.max() - counts.min()) > self._apart:
             return counts

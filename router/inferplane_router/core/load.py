@@ -137,6 +137,10 @@ class LoadTable:
         """Whether a request of ours is counted there."""
         return (self._epoch, request_id) in self._entries.get(slot, ())
 
+    def requests(self, slot: int) -> Iterable[Key]:
+        """Return who is counted there, in the order of their coming."""
+        return self._entries.get(slot, ())
+
     def in_flight(self, slot: int) -> int:
         return len(self._entries.get(slot, ()))
 
