@@ -239,20 +239,30 @@ class Identity(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., worker_id: _Optional[str] = ..., namespace: _Optional[str] = ..., service: _Optional[str] = ..., pool: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., revision: _Optional[str] = ..., engine_start: _Optional[str] = ..., model: _Optional[str] = ..., model_revision: _Optional[str] = ..., served_names: _Optional[_Iterable[str]] = ..., adapters: _Optional[_Iterable[_Union[Adapter, _Mapping]]] = ..., max_model_len: _Optional[int] = ..., block_size: _Optional[int] = ..., dp_size: _Optional[int] = ..., hybrid: _Optional[bool] = ..., speculative_drop_blocks: _Optional[int] = ..., engine: _Optional[str] = ..., engine_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., agent_version: _Optional[str] = ..., http_address: _Optional[str] = ..., zone: _Optional[str] = ..., accelerator: _Optional[str] = ..., kv_blocks_per_rank: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., max_num_batched_tokens: _Optional[int] = ..., tokenizer_digest: _Optional[str] = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
-    __slots__ = ("phase", "detail", "kv_events", "canary", "transport", "transport_degraded")
+    __slots__ = ("phase", "detail", "kv_events", "canary", "transport", "transport_degraded", "tier_prices")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     KV_EVENTS_FIELD_NUMBER: _ClassVar[int]
     CANARY_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     TRANSPORT_DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    TIER_PRICES_FIELD_NUMBER: _ClassVar[int]
     phase: Phase
     detail: str
     kv_events: KvEventsState
     canary: CanaryState
     transport: str
     transport_degraded: bool
-    def __init__(self, phase: _Optional[_Union[Phase, str]] = ..., detail: _Optional[str] = ..., kv_events: _Optional[_Union[KvEventsState, str]] = ..., canary: _Optional[_Union[CanaryState, str]] = ..., transport: _Optional[str] = ..., transport_degraded: _Optional[bool] = ...) -> None: ...
+    tier_prices: _containers.RepeatedCompositeFieldContainer[TierPrice]
+    def __init__(self, phase: _Optional[_Union[Phase, str]] = ..., detail: _Optional[str] = ..., kv_events: _Optional[_Union[KvEventsState, str]] = ..., canary: _Optional[_Union[CanaryState, str]] = ..., transport: _Optional[str] = ..., transport_degraded: _Optional[bool] = ..., tier_prices: _Optional[_Iterable[_Union[TierPrice, _Mapping]]] = ...) -> None: ...
+
+class TierPrice(_message.Message):
+    __slots__ = ("plane", "token_s")
+    PLANE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_S_FIELD_NUMBER: _ClassVar[int]
+    plane: Plane
+    token_s: float
+    def __init__(self, plane: _Optional[_Union[Plane, str]] = ..., token_s: _Optional[float] = ...) -> None: ...
 
 class BlockSnapshot(_message.Message):
     __slots__ = ("dp_rank", "plane", "store_id", "hashes", "first", "last")

@@ -34,7 +34,7 @@ class CostSettings:
     host_token_s: float = 5e-6
     disk_token_s: float = 2e-5
     remote_token_s: float = 2e-5
-    """Loading one token's KV from a lower tier."""
+    """Loading one token's KV from a lower tier, until a worker says what it takes there."""
     own_latency: float = 0.5
     """Weight of the request's own TTFT below its limit."""
     others_floor: float = 0.05

@@ -6,10 +6,10 @@ blocks differently: each such key space has a block index and an overlay of its 
 Invariant: whatever happens to a worker is written here at once; the choice reads arrays only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.cost import CostSettings, PoolModel, TransferModels
 from inferplane_router.core.crowd import Crowd, Standing
 from inferplane_router.core.ejection import spared
-from inferplane_router.core.index_kernels import FIRM, PLANES
+from inferplane_router.core.index_kernels import DISK, FIRM, HOST, PLANES, REMOTE
 from inferplane_router.core.load import LoadTable
 from inferplane_router.core.overlay import Overlay
 from inferplane_router.core.prefix_kernels import Counts
@@ -47,6 +47,8 @@ from inferplane_router.core.values import Ask, Hashes, Health, TargetRef, Tokens
 Mask = NDArray[np.bool_]
 
 _UNLIMITED = 1 << 40
+_PRICES: Final = {HOST: kernels.HOST_TOKEN, DISK: kernels.DISK_TOKEN, REMOTE: kernels.REMOTE_TOKEN}
+"""Where a plane's price stands in `speeds`."""
 _Item = TypeVar("_Item", bound=np.generic)
 
 
@@ -269,6 +271,7 @@ class Fleet:
             self.pools[pool] = PoolModel(self.settings)
         if self.speeds[slot, PREFILL_FACTOR] == 0:
             self.speeds[slot, PREFILL_FACTOR] = self.speeds[slot, STEP_FACTOR] = 1.0
+            self.price(range(slot, slot + 1), {})
         self.write_speeds(slot, self.pools[pool])
         return space
 
@@ -303,6 +306,13 @@ class Fleet:
         self.speeds[slots, PREFILL_SPREAD] = model.prefill.spread
         self.speeds[slots, STEP_BASE : STEP_BASE + 3] = model.step.coefficients
         self.speeds[slots, STEP_SPREAD] = model.step.spread
+
+    def price(self, slots: range, measured: Mapping[int, float]) -> None:
+        """Say what loading a token's KV takes these targets, in seconds by plane; the settings' for the others."""
+        settings = self.settings
+        assumed = {HOST: settings.host_token_s, DISK: settings.disk_token_s, REMOTE: settings.remote_token_s}
+        for plane, column in _PRICES.items():
+            self.speeds[slots.start : slots.stop, column] = measured.get(plane, assumed[plane])
 
     def find(self, ask: Ask) -> list[Hashes]:
         """Fill `counts` with every target's reusable prefix; return the prompt's block hashes in each key space."""
@@ -400,9 +410,6 @@ class Fleet:
 
 def _settings_row(settings: CostSettings) -> Floats:
     row = np.zeros(kernels.QUESTION)
-    row[kernels.HOST_TOKEN] = settings.host_token_s
-    row[kernels.DISK_TOKEN] = settings.disk_token_s
-    row[kernels.REMOTE_TOKEN] = settings.remote_token_s
     row[kernels.OWN_LATENCY] = settings.own_latency
     row[kernels.OTHERS_FLOOR] = settings.others_floor
     row[kernels.SPREAD_FLOOR] = settings.spread_floor_s

@@ -22,6 +22,7 @@ from inferplane_router.core.fleet import Fleet, Space
 from inferplane_router.core.health import EVENT_OF_PHASE, HealthEvent, after
 from inferplane_router.core.index_kernels import DEVICE, DISK, HOST, RESUMABLE
 from inferplane_router.core.mismatch import KvTrust
+from inferplane_router.core.tier_prices import prices_of
 from inferplane_router.core.values import Hashes, Health, KvMode, ModelFacts, Resync, TargetRef
 from inferplane_router.core.worker_names import is_same_worker
 
@@ -225,6 +226,7 @@ class Worker:
         self.detail = status.detail
         self.transport, self.transport_degraded = status.transport, status.transport_degraded
         self.kv_events = status.kv_events
+        self.fleet.price(self.slots, prices_of(status.tier_prices))
         if self.trust.announce(status.kv_events):
             self.show_trust()
         event = EVENT_OF_PHASE.get(status.phase)

@@ -20,7 +20,8 @@ Slots = NDArray[np.int64]
 # Columns of `speeds`: what is known of a target's engine.
 PREFILL_BASE, PREFILL_TOKEN, PREFILL_ATTENTION, PREFILL_FACTOR, PREFILL_SPREAD = 0, 1, 2, 3, 4
 STEP_BASE, STEP_REQUEST, STEP_CONTEXT, STEP_FACTOR, STEP_SPREAD = 5, 6, 7, 8, 9
-SPEEDS: Final = 10
+HOST_TOKEN, DISK_TOKEN, REMOTE_TOKEN = 10, 11, 12
+SPEEDS: Final = 13
 # Columns of `load`.
 AHEAD_TOKENS, WAITING, IN_FLIGHT, CONTEXT_TOKENS = 0, 1, 2, 3
 LOADS: Final = 4
@@ -29,18 +30,9 @@ REVISION, ZONE, BLOCK_SIZE, CAN_PREFILL, MOST_REQUESTS = 0, 1, 2, 3, 4
 TAGS: Final = 5
 # Entries of `question`.
 PROMPT, OUTPUT, TTFT, TPOT, WEIGHT = 0, 1, 2, 3, 4
-HOST_TOKEN, DISK_TOKEN, REMOTE_TOKEN, OWN_LATENCY, OTHERS_FLOOR, SPREAD_FLOOR, NEAR, NEAR_SHARE = (
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-    12,
-)
-PAIRED, ALONE, HOLD = 13, 14, 15
-QUESTION: Final = 16
+OWN_LATENCY, OTHERS_FLOOR, SPREAD_FLOOR, NEAR, NEAR_SHARE = 5, 6, 7, 8, 9
+PAIRED, ALONE, HOLD = 10, 11, 12
+QUESTION: Final = 13
 # Columns of `terms`: what each target would contribute, and what that was computed from.
 PREFILLED_S, PREFILL_OTHERS, TPOT_S, DECODE_COST, HIT_TOKENS, WAIT_S, STALL_S = 0, 1, 2, 3, 4, 5, 6
 FIRM_TOKENS, SPREAD, WAS_AHEAD, WAS_IN_FLIGHT, WAS_CONTEXT = 7, 8, 9, 10, 11
@@ -90,9 +82,9 @@ def appraise(  # noqa: PLR0917  # kernels take positional arguments only
         lower = counts[t, 1] + counts[t, 2] + counts[t, 3]
         hit = float((counts[t, 0] + lower) * size)
         fetch = size * (
-            counts[t, 1] * question[HOST_TOKEN]
-            + counts[t, 2] * question[DISK_TOKEN]
-            + counts[t, 3] * question[REMOTE_TOKEN]
+            counts[t, 1] * speeds[t, HOST_TOKEN]
+            + counts[t, 2] * speeds[t, DISK_TOKEN]
+            + counts[t, 3] * speeds[t, REMOTE_TOKEN]
         )
         uncached = max(1.0, prompt - hit)
         factor = speeds[t, PREFILL_FACTOR]

@@ -121,8 +121,9 @@ class FakeWorker:
         phase: worker_pb2.Phase = worker_pb2.PHASE_READY,
         kv_events: worker_pb2.KvEventsState = worker_pb2.KV_EVENTS_OK,
         canary: worker_pb2.CanaryState = worker_pb2.CANARY_PASSED,
+        tier_prices: Iterable[worker_pb2.TierPrice] = (),
     ) -> worker_pb2.WorkerMessage:
-        status = worker_pb2.WorkerStatus(phase=phase, kv_events=kv_events, canary=canary)
+        status = worker_pb2.WorkerStatus(phase=phase, kv_events=kv_events, canary=canary, tier_prices=tier_prices)
         return self._next(worker_pb2.WorkerMessage(status=status))
 
     def delta(

@@ -23,6 +23,7 @@ from inferplane_workers.agent.rank_blocks import RankBlocks
 from inferplane_workers.agent.routing_headers import Routing
 from inferplane_workers.agent.stored_blocks import Moves, StoredBlocks
 from inferplane_workers.agent.stream_hub import Expected, StreamHub
+from inferplane_workers.agent.tier_prices import TierPrices
 from inferplane_workers.agent.timeline import Outcome, Report, Side
 from inferplane_workers.agent.transport import Transport
 from inferplane_workers.agent.wire import Gauges, PlaneKey
@@ -58,6 +59,7 @@ class Announcer:
         self._hits = {rank: DecodeHits(block_size) for rank in range(dp_size)}
         self._handed: dict[str, int] = {}
         self.stored = StoredBlocks(dp_size)
+        self._prices = TierPrices()
         self.hub = StreamHub(state=self, epoch=new_epoch(), schedule=schedule, on_chain=self._chain_known)
         self.ledger = Ledger(self._load_changed)
 
@@ -160,6 +162,10 @@ class Announcer:
 
     def store_figures(self, store: str, stat: Mapping[str, Any]) -> None:
         self._metrics.store.take(store, stat)
+        if self._prices.take(stat):
+            del self._status.tier_prices[:]
+            self._status.tier_prices.extend(self._prices.messages())
+            self.hub.status_changed()
 
     def trusted(self, dp_rank: int, *, trusted: bool, reason: str) -> None:
         if trusted:

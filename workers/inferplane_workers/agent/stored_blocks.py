@@ -15,7 +15,7 @@ from inferplane_api.proto import worker_pb2 as pb
 from inferplane_workers.agent import wire
 from inferplane_workers.agent.wire import PlaneKey
 
-_PLANES: Final = {"dram": pb.PLANE_HOST, "ssd": pb.PLANE_DISK, "redis": pb.PLANE_REMOTE}
+PLANES: Final = {"dram": pb.PLANE_HOST, "ssd": pb.PLANE_DISK, "redis": pb.PLANE_REMOTE}
 Marks = Mapping[str, frozenset[int]]
 
 
@@ -34,7 +34,7 @@ class StoredBlocks:
 
     ranks: int
     _remote: str = ""
-    _held: dict[str, set[int]] = field(default_factory=lambda: {tier: set[int]() for tier in _PLANES})
+    _held: dict[str, set[int]] = field(default_factory=lambda: {tier: set[int]() for tier in PLANES})
     _seen: set[str] = field(default_factory=set[str])
 
     def whole(self, marks: Marks, *, remote: str) -> list[Moves]:
@@ -69,4 +69,4 @@ class StoredBlocks:
 
     def _keys(self, tier: str) -> Iterator[PlaneKey]:
         store_id = self._remote if tier == "redis" else ""
-        return (PlaneKey(rank, _PLANES[tier], store_id) for rank in range(self.ranks))
+        return (PlaneKey(rank, PLANES[tier], store_id) for rank in range(self.ranks))
