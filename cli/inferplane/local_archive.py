@@ -1,6 +1,7 @@
-"""The archive of `dump` for a local instance: its files, the last of each log, and no value of an environment."""
+"""The archive of `dump` for a local instance: its files, the last of logs and decisions, no value of an environment."""
 
 import json
+import secrets
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,12 @@ from inferplane.archive import Archive
 from inferplane.instances import Instance
 from inferplane.output import yaml_text
 from inferplane.redaction import redacted
+from inferplane.shared_records import shared
 
 _LOG_LINES: Final = 5_000
 _NOTE: Final = """\
 {count} files about the local instance {name}, gathered {when}.
+records/ has the last decisions of router and planner and what happened, with a digest in place of each tenant's name.
 Values of environment variables, secret arguments and log-in data in addresses are left out.
 Logs are as they were written: look into logs/ before you give this to somebody.
 """
@@ -29,6 +32,10 @@ def build(instance: Instance, *, when: str) -> Archive:
             archive.files[file.name] = _document(file)
     for log in sorted(state.logs.glob("*.log")):
         archive.files[f"logs/{log.name}"] = b"".join(_last_lines(log))
+    key = secrets.token_bytes(16)
+    for records in (*sorted(state.records.glob("*.jsonl")), state.root / "decisions.jsonl"):
+        if records.is_file():
+            archive.files[f"records/{records.name}"] = b"".join(shared(_last_lines(records), key))
     note = _NOTE.format(count=len(archive.files), name=instance.name, when=when)
     archive.files["README"] = note.encode()
     return archive

@@ -160,11 +160,21 @@ def test_a_local_instance_is_packed_without_secrets(call: Call, demo: StateDir, 
     change_desired(demo, lambda _: Desired(manifests=[{"kind": "InferenceService", "spec": {"engine": engine}}]))
     demo.log("decode-0-agent").write_text("a1\na2\n")
     demo.catalogue.write_text("{damaged hush")
+    demo.records.mkdir()
+    (demo.records / "decisions-1-0001.jsonl").write_text('{"requestId": "r1", "tenant": "hush"}\n')
     result = call("dump", "--to", str(tmp_path / "case.tar.gz"))
     files = unpacked(tmp_path / "case.tar.gz")
 
     assert result.exit_code == 0, result.output
-    assert files.keys() == {"README", "desired.yaml", "status.json", "catalogue.json", "logs/decode-0-agent.log"}
+    assert files.keys() == {
+        "README",
+        "desired.yaml",
+        "status.json",
+        "catalogue.json",
+        "logs/decode-0-agent.log",
+        "records/decisions-1-0001.jsonl",
+    }
+    assert '"requestId":"r1"' in files["records/decisions-1-0001.jsonl"]
     assert "hush" not in "".join(files.values())
     assert files["logs/decode-0-agent.log"] == "a1\na2\n"
     assert yaml.safe_load(files["desired.yaml"])["manifests"][0]["spec"]["engine"]["env"] == {"TOKEN": REDACTED}
