@@ -17,6 +17,7 @@ import httpx
 import openai
 import pytest
 
+from ended_with_us import ended_with_us
 from inferplane_operator.local.processes import INSTANCE_MARKER
 from inferplane_operator.local.statedir import StateDir
 from inferplane_operator.local.status import InstancePhase, Status, WorkerPhase, read_status
@@ -140,13 +141,14 @@ def kill_what_is_left(local: Local) -> None:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """One instance for the tests of this file; each leaves it running with its first manifest's sizes."""
     found = Local(tmp_path_factory.mktemp("shared", numbered=False))
-    try:
-        found.up()
-        yield found
-        said = found.call("down")
-        left = found.processes()
-    finally:
-        kill_what_is_left(found)
+    with ended_with_us(found.argv("down", "--force")):
+        try:
+            found.up()
+            yield found
+            said = found.call("down")
+            left = found.processes()
+        finally:
+            kill_what_is_left(found)
     assert said == f"{found.folder.name} is down\n"
     assert left == {}
 

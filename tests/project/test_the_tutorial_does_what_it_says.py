@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from doc_blocks import missing, steps, typed
+from ended_with_us import ended_with_us
 
 PORT_OF_THE_PAGE = "8000"
 
@@ -21,8 +22,10 @@ def shell(repository: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         "PATH": f"{repository / '.venv' / 'bin'}:{os.environ['PATH']}",
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
-    yield environment
-    subprocess.run(["inferplane", "down", "--force"], env=environment, capture_output=True, check=False, timeout=60)
+    down = ["inferplane", "down", "--force"]
+    with ended_with_us(down, environment):
+        yield environment
+        subprocess.run(down, env=environment, capture_output=True, check=False, timeout=60)
 
 
 @pytest.mark.slow
