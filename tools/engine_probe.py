@@ -20,7 +20,7 @@ import zmq
 _T = TypeVar("_T")
 
 END_OF_REPLAY = b"\xff" * 8
-EVENT_LIMIT_S = 10.0
+EVENT_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class LocalService:
         make_stub: Any = router_pb2_grpc.RouterStub  # generated without types
         with grpc.insecure_channel(self.ready_status().grpc) as channel:
             request = router_pb2.ExplainRequest(request_id=request_id)
-            reply: router_pb2.ExplainReply = make_stub(channel).Explain(request, timeout=10)
+            reply: router_pb2.ExplainReply = make_stub(channel).Explain(request, timeout=60)
         if not reply.found:
             return None
         record: dict[str, object] = MessageToDict(

@@ -258,7 +258,7 @@ def test_a_service_is_watched_through_a_breach(seen: Seen) -> None:
         component: [] for component in seen.pages
     }
     with Loaded(seen):
-        prometheus.until(lambda: "\n".join(unanswered(prometheus)), limit_s=60.0)
+        prometheus.until(lambda: "\n".join(unanswered(prometheus)), limit_s=LIMIT_S)
     assert [rule["name"] for rule in prometheus.rules() if rule.get("lastError")] == []
     assert not burning(prometheus)
     wanted = {
@@ -270,7 +270,7 @@ def test_a_service_is_watched_through_a_breach(seen: Seen) -> None:
     assert wanted - shown == set()
 
     breach(seen)
-    fired_after_s = prometheus.until(lambda: "" if has_burnt(prometheus) else "no alert", limit_s=20.0)
+    fired_after_s = prometheus.until(lambda: "" if has_burnt(prometheus) else "no alert", limit_s=LIMIT_S)
     with Loaded(seen):
         resolved_after_s = prometheus.until(lambda: "it still fires" if burning(prometheus) else "", limit_s=LIMIT_S)
     print(json.dumps({"fired_after_s": fired_after_s, "resolved_after_s": resolved_after_s}))  # noqa: T201 - with -s

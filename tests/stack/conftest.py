@@ -15,7 +15,7 @@ from one_loop_service import OneLoopService, WorkerSpec, one_loop_service
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK_LIMITS = LimitSettings(header_timeout_s=0.5, body_timeout_s=0.5)
+QUICK_LIMITS = LimitSettings(header_timeout_s=2.0, body_timeout_s=2.0)
 
 
 @pytest.fixture(scope="session")

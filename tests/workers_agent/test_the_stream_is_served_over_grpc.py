@@ -68,7 +68,7 @@ async def talk() -> list[str]:
     served = Served()
     port = await served.server.start("127.0.0.1:0")
     seen: list[str] = []
-    async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with asyncio.timeout(30), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = subscribe(channel, served.requests())
         await served.to_send.put(HELLO)
         for kind in ("identity", "status", "block_snapshot", "load_snapshot", "heartbeat"):
@@ -99,7 +99,7 @@ def test_a_subscriber_gets_snapshot_deltas_heartbeats_and_a_snapshot_on_demand()
 async def greet(first: pb.SubscriberMessage) -> grpc.StatusCode:
     served = Served()
     port = await served.server.start("127.0.0.1:0")
-    async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with asyncio.timeout(30), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = subscribe(channel, served.requests())
         await served.to_send.put(first)
         with pytest.raises(grpc.aio.AioRpcError):
@@ -117,7 +117,7 @@ def test_a_stream_without_a_greeting_is_refused() -> None:
 async def join_as(component: str) -> None:
     served = Served()
     port = await served.server.start("127.0.0.1:0")
-    async with asyncio.timeout(10), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with asyncio.timeout(30), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = subscribe(channel, served.requests())
         await served.to_send.put(pb.SubscriberMessage(hello=pb.Hello(component=component)))
         await served.read(call, "identity")

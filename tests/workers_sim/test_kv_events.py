@@ -31,7 +31,7 @@ class Listener:
         await self.sim.json("/v1/completions", prompt=prompt, max_tokens=1, **more)
 
     async def next(self) -> tuple[int, EventBatch]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             frames = await self._events.recv_multipart()
         topic, sequence, payload = frames
         assert topic == b"kv@w1"
@@ -42,7 +42,7 @@ class Listener:
         await self._replay.send_multipart(frames)  # pyright: ignore[reportUnknownMemberType]  # untyped in pyzmq
         batches: list[tuple[int, EventBatch]] = []
         while True:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 _, _, sequence, payload = await self._replay.recv_multipart()
             if sequence == END:
                 return batches
@@ -62,7 +62,7 @@ async def listening(folder: Path, *flags: str, **config: object) -> AsyncGenerat
         replay = context.socket(zmq.DEALER)
         replay.connect(ends["replay_endpoint"])
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await monitor.recv_multipart()
             yield Listener(sim, events, replay)
         finally:
