@@ -1,6 +1,7 @@
 """Run by the engine's own interpreter: tokens of requests, by vLLM's code, without a server.
 
-Reads {"model": folder, "requests": [[path, body], ...]} from stdin, writes a list with token ids or an error text.
+Reads {"models": [folder, ...], "requests": [[path, body], ...]} from stdin, writes for each model a list with token
+ids or an error text.  One process does all models: most of its time goes into importing vLLM.
 """
 # mypy: ignore-errors
 # pyright: basic, reportMissingImports=false
@@ -55,12 +56,11 @@ def completion(tokenizer: Any, config: Any, body: dict[str, Any]) -> list[int]:
     return params.apply_post_tokenization(tokenizer, {"prompt_token_ids": request.prompt})["prompt_token_ids"]
 
 
-def main() -> None:
-    job = json.load(sys.stdin)
-    tokenizer = get_tokenizer(job["model"])
+def answers(model: str, requests: list[tuple[str, dict[str, Any]]]) -> list[list[int] | str]:
+    tokenizer = get_tokenizer(model)
     config = SimpleNamespace(
-        model=job["model"],
-        tokenizer=job["model"],
+        model=model,
+        tokenizer=model,
         multimodal_config=None,
         enable_prompt_embeds=False,
         tokenizer_revision=None,
@@ -70,13 +70,18 @@ def main() -> None:
         hf_config=SimpleNamespace(model_type="test"),
         max_model_len=MAX_MODEL_LEN,
     )
-    answers: list[list[int] | str] = []
-    for path, body in job["requests"]:
+    found: list[list[int] | str] = []
+    for path, body in requests:
         try:
-            answers.append((chat if "chat" in path else completion)(tokenizer, config, body))
+            found.append((chat if "chat" in path else completion)(tokenizer, config, body))
         except Exception as error:  # noqa: BLE001  # whatever the engine says
-            answers.append(f"{type(error).__name__}: {error}")
-    json.dump(answers, sys.stdout)
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    json.dump([answers(model, job["requests"]) for model in job["models"]], sys.stdout)
 
 
 if __name__ == "__main__":
