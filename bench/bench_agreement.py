@@ -1,10 +1,10 @@
 """Do our baselines decide as the packages do: `python bench/bench_agreement.py --python OTHER/bin/python`.
 
-Three packages run here without an accelerator: `ai-dynamo-runtime` (its selection core), `sglang-router` and
-`vllm-router` (whole routers before workers that answer when told).  They are installed in an environment of their own,
-whose interpreter is named.  Both sides live through the same recorded run: ours is asked in the package's state and
-then led where the package went.  A decision agrees where ours rates the package's worker best; equally good ones count,
-`alone` says how often there was only one, and `decisive` is the agreement among those.
+Packages that run here without an accelerator: `ai-dynamo-runtime` (its selection core), `sglang-router` and, where it
+is asked for, `vllm-router` (whole routers before workers that answer when told).  They are installed in an environment
+of their own, whose interpreter is named.  Both sides live through the same recorded run: ours is asked in the package's
+state and then led where the package went.  A decision agrees where ours rates the package's worker best; equally good
+ones count, `alone` says how often there was only one, and `decisive` is the agreement among those.
 The last line is JSON.
 """
 
@@ -155,7 +155,7 @@ async def run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=Path, required=True, help="interpreter of the environment with the packages")
-    parser.add_argument("--packages", nargs="+", default=["dynamo", "sglang_router", "vllm_router"])
+    parser.add_argument("--packages", nargs="+", default=["dynamo", "sglang_router"])
     parser.add_argument(
         "--at", nargs="+", default=["saas=9", "zipf-shift=25", "reasoning=1.5"], metavar="WORKLOAD=RATE"
     )

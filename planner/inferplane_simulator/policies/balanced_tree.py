@@ -2,8 +2,8 @@
 
 If the busiest target has more than `apart` requests more than the idlest and more than `times` as many, the idlest is
 taken.  Otherwise the target with the longest match, if that is more than `least_match` of the prompt, else again the
-idlest.  Taken from the description of its defaults; its tree of characters is a set of blocks here.  Older versions of
-it sent prompts without a match where least was remembered; what version 0.3.2 decides is that they go by load.
+idlest.  Taken from the description of its defaults, and compared with its package; the tree of characters is a set of
+blocks here.
 """
 
 from typing import ClassVar

@@ -24,10 +24,6 @@ class Remembered:
         """Return the share of the prompt's blocks that each slot was sent before, from the first on."""
         return np.array([self._match(self._identity(view, slot), names) for slot in slots.tolist()], np.float64)
 
-    def sizes(self, view: View, slots: Slots) -> Floats:
-        """Return how many blocks are remembered for each."""
-        return np.array([len(self._blocks.get(self._identity(view, each), ())) for each in slots.tolist()], np.float64)
-
     def sent(self, view: View, slot: int, names: Sequence[int]) -> None:
         blocks = self._blocks.setdefault(self._identity(view, slot), OrderedDict())
         for name in reversed(names):  # the beginning of a prompt is the last to be forgotten
