@@ -94,9 +94,12 @@ function drawPlans(service) {
 
 const MOST_CELLS = 48;
 
+// From 0, nothing, to 4, all of it.
+const filled = (held, whole) => (held >= whole ? 4 : held > 0 ? 1 + Math.floor((held / whole) * 3) : 0);
+
 function cell(worker, prefix) {
   const held = Math.min(prefix.tokens, prefix.held[worker.id] ?? 0);
-  return make("span", { class: `cell heat${Math.ceil((held / prefix.tokens) * 4)}`, title: `${short(worker.id)}: ${count(held)} of ${count(prefix.tokens)} tokens` });
+  return make("span", { class: `cell heat${filled(held, prefix.tokens)}`, title: `${short(worker.id)}: ${count(held)} of ${count(prefix.tokens)} tokens` });
 }
 
 function drawPrefixes(service) {

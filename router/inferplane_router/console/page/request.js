@@ -20,7 +20,7 @@ function report(it) {
   const outcome = (it.outcome ?? "").replace("OUTCOME_", "").replaceAll("_", " ").toLowerCase();
   const known = it.cachedTokensKnown ? `${count(Number(it.cachedTokens ?? 0))} prompt tokens had been cached` : "what had been cached is unknown";
   const moved = it.transferredTokens ? `, ${count(Number(it.transferredTokens))} tokens' KV came over` : "";
-  const written = side === "Decode" ? `, ${count(Number(it.outputTokens ?? 0))} tokens written` : "";
+  const written = side === "Decode" ? `, ${count(Number(it.outputTokens ?? 0))} ${Number(it.outputTokens) === 1 ? "token" : "tokens"} written` : "";
   const first = it.ttftS > 0 ? `, first token after ${seconds(it.ttftS)}` : "";
   return `${side}: ${outcome}; ${known}${moved}${written}${first}.`;
 }
