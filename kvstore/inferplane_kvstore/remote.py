@@ -42,6 +42,8 @@ class Remote:
         self._idle: list[RedisConnection] = []
         self._rests_until = 0.0
         self.failures = 0
+        self.on_deleted: Callable[[Sequence[bytes]], None] = lambda _: None
+        """Told of what was asked to go, whether it was there or not."""
 
     def present(self, keys: Sequence[bytes]) -> int:
         """Return how many of the keys are there before the first that is not."""
@@ -95,6 +97,7 @@ class Remote:
     def delete(self, keys: Sequence[bytes]) -> None:
         if keys:
             self._with(lambda connection: connection.ask([b"UNLINK", *(self._name(key) for key in keys)]), None)
+            self.on_deleted(keys)
 
     def used_bytes(self) -> int | None:
         """Return the memory that the server uses, for whomever; None when it does not answer."""

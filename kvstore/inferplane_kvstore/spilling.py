@@ -172,22 +172,30 @@ class RemoteWriter:
         self._remote = remote
         self._known: dict[bytes, None] = {}
         """Written lately, so not written again at every use.  Forgotten when the server fails: it may be empty."""
+        self._lock = threading.Lock()
+        """Of what is known: others delete."""
         self._failures = remote.failures
+        remote.on_deleted = self.forget
 
     def write(self, entries: Sequence[Entry], /) -> int:
         arena = self._store.arena
         if self._failures != self._remote.failures:
-            self._known.clear()
+            with self._lock:
+                self._known.clear()
             self._failures = self._remote.failures
             self._mark_none()
         fresh = [entry for entry in entries if entry.origin != REDIS and entry.label.key not in self._known]
         taken = self._remote.store([(e.label.key, arena.record(e.offset, e.label.size)) for e in fresh])
         if taken == len(fresh):
-            self._known.update(dict.fromkeys(entry.label.key for entry in fresh))
+            self._note(fresh)
             self._mark(fresh)
-        while len(self._known) > QUEUE:
-            del self._known[next(iter(self._known))]
         return taken
+
+    def _note(self, written: Sequence[Entry]) -> None:
+        with self._lock:
+            self._known.update(dict.fromkeys(entry.label.key for entry in written))
+            while len(self._known) > QUEUE:
+                del self._known[next(iter(self._known))]
 
     def _mark(self, written: Sequence[Entry]) -> None:
         store = self._store
@@ -201,9 +209,10 @@ class RemoteWriter:
             self._store.changed.notify_all()
 
     def forget(self, keys: Sequence[bytes], /) -> None:
-        """Nothing: whoever forgets asks the server itself."""
-        for key in keys:
-            self._known.pop(key, None)
+        """Write these again when they are used: whoever deletes asks the server itself."""
+        with self._lock:
+            for key in keys:
+                self._known.pop(key, None)
 
 
 def spillers(store: Store) -> list[Spiller]:

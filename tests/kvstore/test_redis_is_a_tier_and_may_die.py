@@ -67,6 +67,21 @@ def test_a_spoilt_value_is_found_counted_and_removed(tmp_path: Path, redis: Real
         assert client.find(KEYS) == []
 
 
+def test_what_was_deleted_there_is_written_again(tmp_path: Path, redis: RealRedis) -> None:
+    """A bad block is deleted and computed anew, by the store that wrote it as well."""
+    config = replace(small_config(tmp_path), redis=address(redis))
+    with served(config) as (_, client):
+        for _ in range(2):
+            save(client, KEYS, SIZE)
+            client.ask({"op": "settle"})
+            client.ask({"op": "purge"})
+        save(client, KEYS, SIZE)
+        client.ask({"op": "settle"})
+    config.dram.path.unlink()
+    with served(config) as (_, client):
+        assert client.find(KEYS) == ["redis"] * len(KEYS)
+
+
 def test_a_server_that_dies_takes_only_its_own_blocks(tmp_path: Path, redis: RealRedis) -> None:
     config = replace(small_config(tmp_path), redis=address(redis), redis_deadline_s=1.0)
     with served(config) as (_, client):
