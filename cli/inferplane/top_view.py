@@ -47,9 +47,16 @@ def _lines(it: Document, state: Document) -> Iterator[str]:
         f"TPOT {_ms(it['tpot'])} of {_ms(limits['tpot'])}, {_percent(it['tpotMet'])} in time   "
         f"budget burns {_burn(it)}   hits {_hits(it, state['decisions'])}"
     )
+    if plan := it.get("plan"):  # routers before this one were told of none
+        yield f"planned {_planned(plan)}: {plan['reason']}"
     history: Sequence[Document] = it["history"]
     if history:
         yield f"in time {trend([moment['ttftMet'] for moment in history])}   waiting {_peak(history)}"
+
+
+def _planned(plan: Document) -> str:
+    lent = f" ({plan['lent']} lent)" if plan["lent"] else ""
+    return f"{plan['prefill']}P:{plan['decode']}D{lent}{'' if plan['acting'] else ', advice'}"
 
 
 def _workers(it: Document) -> Table:

@@ -1,5 +1,6 @@
 """`top`: what a console's document says, in lines."""
 
+import asyncio
 import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,10 +15,13 @@ from click.testing import Result
 from inferplane.commands.top import drawn
 from inferplane.top_view import trend
 from inferplane_api.catalogue import WorkerRole
-from inferplane_router.console.console import SAMPLE_S, Console
+from inferplane_api.proto.router_pb2 import PlanNotice
+from inferplane_router.console.console import Console, Surroundings
+from inferplane_router.console.history import SAMPLE_S
 from inferplane_router.core.testing import FakeWorker, ask, make_core, prompt
 from inferplane_router.gateway.attainment import Verdict
 from inferplane_router.gateway.meters import GatewayMeters
+from inferplane_router.grpc.siblings import NO_SIBLINGS
 from inferplane_runtime.clock import FakeClock
 from inferplane_runtime.metrics.instruments import Instruments
 
@@ -28,15 +32,16 @@ def state() -> dict[str, Any]:
     """Return the document of a router with two workers, after twenty streams of which one missed."""
     core = make_core(FakeWorker("p0", WorkerRole.PREFILL), FakeWorker("d0"))
     meters, clock = GatewayMeters(Instruments()), FakeClock()
-    console = Console(core, meters, clock, lambda: "")
-    console.keep_sampling(clock.monotonic())
+    console = Console(Surroundings(core, meters, clock, lambda: "", NO_SIBLINGS))
+    console.keep_sampling()
     for number in range(20):
         meters.of("chat").judged(Verdict(ttft=number > 0, tpot=True), priority=0, tenant="")
         meters.of("chat").ttft.observe(0.15)
     core.pick(ask(core, "r1", prompt(1, 64)), 0.0)
     clock.advance(SAMPLE_S)
-    console.keep_sampling(clock.monotonic())
-    found: dict[str, Any] = orjson.loads(orjson.dumps(console.picture()))
+    console.keep_sampling()
+    console.planned(PlanNotice(service="chat", prefill=2, decode=1, acting=True, reason="prompts grew longer"))
+    found: dict[str, Any] = orjson.loads(orjson.dumps(asyncio.run(console.picture())))
     return found
 
 
@@ -46,6 +51,7 @@ def test_one_look_has_the_objective_the_sides_and_every_worker() -> None:
     text = "\n".join(lines)
     assert "1 running, 0 waiting   workers 1P:1D" in text
     assert "95.0% in time" in text
+    assert "planned 2P:1D: prompts grew longer" in text
     assert [line.split()[:3] for line in lines if line.startswith(("p0", "d0"))] == [
         ["p0", "prefill", "ready"],
         ["d0", "decode", "ready"],
