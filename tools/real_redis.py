@@ -4,13 +4,13 @@ It listens on the loopback only, keeps nothing on disk, and ends with its caller
 """
 
 import shutil
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from bare_engine import tied_to_parent
+from inferplane_runtime.ports import hold_port
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / ".cache" / "redis"
 _READY: Final = b"Ready to accept"
@@ -37,16 +37,16 @@ class RealRedis:
     @classmethod
     def start(cls, program: Path, folder: Path, *arguments: str) -> Self:
         """Start and wait until it takes connections; `arguments` are Redis' own.  Raises RedisError."""
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            port = int(held.getsockname()[1])
-        told = [str(program), "--port", str(port), "--bind", "127.0.0.1", "--save", "", *arguments]
+        held = hold_port()
+        told = [str(program), "--port", str(held.number), "--bind", "127.0.0.1", "--save", "", *arguments]
         log = folder / "redis.log"
-        with log.open("wb") as file:
+        with held, log.open("wb") as file:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*tied_to_parent("TERM"), *told], stdout=subprocess.PIPE, stderr=file, cwd=folder
             )
-        server = cls(process, port)
-        if not server._ready():
+            server = cls(process, held.number)
+            ready = server._ready()
+        if not ready:
             server.kill()
             raise RedisError(f"{program} ended: {log.read_text('utf-8', 'replace')[-2000:]}")
         return server

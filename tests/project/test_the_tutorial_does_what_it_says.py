@@ -1,7 +1,6 @@
 """The tutorial is followed as a reader would, in a shell, and prints what it says."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from doc_blocks import missing, steps, typed
 from ended_with_us import ended_with_us
+from inferplane_runtime.ports import hold_port
 
 PORT_OF_THE_PAGE = "8000"
 
@@ -33,18 +33,12 @@ def shell(repository: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_on_a_laptop(repository: Path, tmp_path: Path, shell: dict[str, str]) -> None:
     (tmp_path / "examples").symlink_to(repository / "examples")
     page = (repository / "docs" / "tutorial" / "laptop.md").read_text("utf-8")
-    port = _free_port()
 
-    for step in steps(page.replace(f":{PORT_OF_THE_PAGE}", f":{port}")):
-        commands = step.commands.replace("up -f", f"up --port {port} -f")
-        status, printed = typed(commands, tmp_path, shell, timeout_s=120)
+    with hold_port() as held:  # the machine's 8000 may be somebody else's
+        port = held.number
+        for step in steps(page.replace(f":{PORT_OF_THE_PAGE}", f":{port}")):
+            commands = step.commands.replace("up -f", f"up --port {port} -f")
+            status, printed = typed(commands, tmp_path, shell, timeout_s=120)
 
-        assert status == 0, f"line {step.line} printed:\n{printed}"
-        assert missing(step.printed, printed) == [], f"line {step.line} printed:\n{printed}"
-
-
-def _free_port() -> int:
-    """Return a port that was free a moment ago: the machine's 8000 may be somebody else's."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+            assert status == 0, f"line {step.line} printed:\n{printed}"
+            assert missing(step.printed, printed) == [], f"line {step.line} printed:\n{printed}"
