@@ -61,6 +61,11 @@ class Peer:
         if b" 200 " not in answer.partition(b"\r\n")[0]:
             raise RuntimeError(f"request {number} failed: {answer[:300]!r}")
 
+    async def close(self) -> None:
+        """End what the recorded run did not end."""
+        for number in tuple(self._open):
+            await self.ended(number)
+
 
 @contextlib.asynccontextmanager
 async def http_peer(python: Path, module: str, workers: int, extra: Sequence[str]) -> AsyncIterator[Peer]:
@@ -78,7 +83,9 @@ async def http_peer(python: Path, module: str, workers: int, extra: Sequence[str
         )  # fmt: skip
         stack.push_async_callback(_end, process)
         await _until_ready(port, process)
-        yield Peer(port, got)
+        peer = Peer(port, got)
+        yield peer
+        await peer.close()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

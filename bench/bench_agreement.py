@@ -29,8 +29,8 @@ from inferplane_simulator.policies.block_cost import BlockCost
 
 Tokens = NDArray[np.int32]
 _BLOCK = 64
-_TIGHT = 4
-"""How far apart loads may be where the branch for uneven loads is to be seen."""
+_TIGHT = ("--balance-abs-threshold", "2", "--balance-rel-threshold", "1.1")
+"""Loads are uneven often enough for that branch to be seen."""
 
 
 class Package(Protocol):
@@ -96,9 +96,10 @@ class Pair:
     package: str
     extra: tuple[str, ...] = ()
     apart: float = 64.0
+    times: float = 1.5
 
     def rating(self) -> Rating:
-        return BlockCost() if self.package == "dynamo" else BalancedTree(apart=self.apart)
+        return BlockCost() if self.package == "dynamo" else BalancedTree(self.apart, self.times)
 
     def started(self, python: Path, workers: int) -> contextlib.AbstractAsyncContextManager[Package]:
         if self.package == "dynamo":
@@ -109,9 +110,9 @@ class Pair:
 PAIRS = (
     Pair("dynamo"),
     Pair("sglang_router"),
-    Pair("sglang_router", ("--balance-abs-threshold", str(_TIGHT)), _TIGHT),
+    Pair("sglang_router", _TIGHT, 2.0, 1.1),
     Pair("vllm_router"),
-    Pair("vllm_router", ("--balance-abs-threshold", str(_TIGHT)), _TIGHT),
+    Pair("vllm_router", _TIGHT, 2.0, 1.1),
 )
 
 
