@@ -21,9 +21,15 @@ from e2e.support.waiting import until
 
 pytestmark = [pytest.mark.timeout(420, func_only=True), pytest.mark.usefixtures("release")]
 DECODERS = 2
-ENGINE = {"type": "sim", "blockSize": 16, "maxModelLen": 8192, "sim": {"profile": "cpu-test", "seed": 7, "speed": 0.03}}
-"""Some forty tokens a second for each stream, as a real engine: fifty streams are then no more than the CPUs can do,
+ENGINE = {
+    "type": "sim",
+    "blockSize": 16,
+    "maxModelLen": 8192,
+    "sim": {"profile": "cpu-test", "seed": 7, "speed": 0.015},
+}
+"""Some twenty tokens a second for each stream, as a large model: fifty streams are then half of what two CPUs can do,
 and what runs is long enough to meet what is done to it."""
+TOKENS = 48
 PATIENT = {"ttft": "30s", "tpot": "300ms"}
 """One worker that all streams wait for is not late: a gateway would refuse what it cannot begin in time."""
 
@@ -52,7 +58,7 @@ def service(living: Service) -> Service:
 @pytest.fixture(scope="module")
 def streams(living: Service, release: Release) -> Iterator[Load]:
     """Give fifty streams that run from the first test to the last, also between two of them."""
-    with Load(Chat(release.url, living.namespace)) as running:
+    with Load(Chat(release.url, living.namespace, tokens=TOKENS)) as running:
         until(lambda: running.ended > 0, what="first streams to their end")
         yield running
     assert running.newly_wrong() == []  # of those that ended last
