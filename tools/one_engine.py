@@ -1,7 +1,8 @@
 """vLLM without a server, for tests: each line on standard input is a round of prompts, each line back its answers.
 
 Run by the engine's own Python, which has nothing of the project but the connector.  A round begins with an empty prefix
-cache.  Lines are JSON: `{"prompts": [[token]], "output": tokens}` and `{"answers": [[token]], "cached": [tokens]}`.
+cache.  Lines are JSON: `{"prompts": [[token]], "output": tokens}` and
+`{"answers": [[token]], "cached": [tokens], "device": name}`.
 """
 
 import argparse
@@ -45,6 +46,7 @@ def answered(engine: Any, asked: dict[str, Any]) -> dict[str, Any]:
     return {
         "answers": [list(output.outputs[0].token_ids) for output in outputs],
         "cached": [output.num_cached_tokens for output in outputs],
+        "device": str(import_module("vllm.platforms").current_platform.device_name),
     }
 
 
