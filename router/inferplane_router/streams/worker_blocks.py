@@ -5,6 +5,7 @@ The snapshot of load comes behind those of blocks (`worker.proto`), so it says t
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import grpc
@@ -27,8 +28,12 @@ async def read_blocks(address: str, *, deadline_s: float = 10.0) -> Held:
     """Ask the agent's stream at host:port; raises NoSnapshotError."""
     found: dict[Place, list[Hashes]] = {}
     try:
-        async with asyncio.timeout(deadline_s), grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-            async for message in _messages(channel):
+        async with (
+            asyncio.timeout(deadline_s),
+            grpc.aio.insecure_channel(address, options=OPTIONS) as channel,
+            aclosing(_messages(channel)) as messages,
+        ):
+            async for message in messages:
                 if message.HasField("load_snapshot"):
                     return {place: np.concatenate(parts) for place, parts in found.items()}
                 if message.HasField("block_snapshot"):
