@@ -15,7 +15,7 @@ from inferplane_operator.cluster.transport import connection
 from inferplane_operator.handlers.kopf_logging import quiet_kopf
 from inferplane_operator.reconcile.core import PureCore
 from inferplane_operator.reconcile.scene import Settings
-from inferplane_operator.settings import OperatorSettings, check, render_options
+from inferplane_operator.settings import OperatorSettings, check, render_options, rule_settings
 from inferplane_runtime import logs
 from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load
@@ -27,7 +27,8 @@ def main() -> int:
     try:
         settings = load(OperatorSettings, sys.argv[1:], os.environ, program="inferplane-operator")
         check(settings)
-        core = PureCore(Settings(options=render_options(settings), gateway_url=settings.gateway_url))
+        asked = Settings(render_options(settings), settings.gateway_url, rule_settings(settings))
+        core = PureCore(asked)
         config = connection(settings.kubeconfig, settings.context)
     except (SettingsError, ConfigError) as error:
         sys.stderr.write(f"inferplane-operator: {error}\n")

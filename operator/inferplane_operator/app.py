@@ -117,6 +117,7 @@ class Operator:
             self._intake,
             config,
             namespaces=settings.namespaces,
+            rules=settings.service_rules,
             take_signals=self._take_signals,
             on_restart=self.metrics.watches_restarted,
         )

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_observability.rule_values import RUNBOOKS
+from inferplane_operator.reconcile.alerting import RuleSettings
 from inferplane_operator.render import RenderOptions
 from inferplane_operator.render.accelerators import Accelerators, AcceleratorsError, read_accelerators
 from inferplane_runtime.logs import LogFormat, LogLevel
@@ -30,6 +32,19 @@ class OperatorSettings:
         default="",
         parse=parse_endpoint,
     )
+    service_rules: bool = setting(
+        help="make a PrometheusRule for each service's objectives, where the cluster knows the kind", default=False
+    )
+    rule_label: tuple[str, ...] = setting(
+        help="label of these rules (repeatable), as KEY=VALUE: by it a Prometheus finds them", default=()
+    )
+    rule_scrape: float = setting(
+        help="time between two scrapes; no window of an alert is shorter than four of them",
+        default=15.0,
+        parse=parse_duration,
+        minimum=1,
+    )
+    rule_runbooks: str = setting(help="where alerts say that their runbooks are: a folder or a URL", default=RUNBOOKS)
     lease_namespace: str = setting(help="namespace of the Lease; none: the operator's own", default="")
     lease_name: str = setting(help="name of the Lease", default="inferplane-operator")
     identity: str = setting(help="holder named in the Lease; none: made from the host's name", default="")
@@ -66,6 +81,17 @@ def check(settings: OperatorSettings) -> None:
             f"{settings.renew_deadline:g}s must lie between --retry-period ({settings.retry_period:g}s) "
             f"and --lease-duration ({settings.lease_duration:g}s)",
         )
+
+
+def rule_settings(settings: OperatorSettings) -> RuleSettings:
+    """Return how the rules of services are made.  Raises SettingsError."""
+    labels = dict[str, str]()
+    for each in settings.rule_label:
+        key, equals, value = each.partition("=")
+        if not key or not equals:
+            raise SettingsError("--rule-label", f"{each!r} is no label: write KEY=VALUE")
+        labels[key] = value
+    return RuleSettings(labels, settings.rule_scrape, settings.rule_runbooks)
 
 
 def render_options(settings: OperatorSettings) -> RenderOptions:

@@ -63,3 +63,24 @@ def test_every_page_is_scraped_and_an_agent_is_told_apart_by_its_pod(helm: Helm,
     assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["service", "pool", "role"]
     assert (endpoint["honorLabels"], endpoint["interval"]) == (True, "30s")
     assert workers["namespaceSelector"] == ({"matchNames": ["team-a"]} if watched else {"any": True})
+
+
+def test_the_operator_is_told_to_make_the_rules_of_services_and_may(helm: Helm) -> None:
+    asked, unasked = rendered(helm), helm.render({})
+    operator = of_kind(asked, "Deployment")["inferplane-operator"]
+    args = operator["spec"]["template"]["spec"]["containers"][0]["args"]
+
+    assert [each for each in args if "rule" in each] == [
+        "--service-rules=true",
+        "--rule-scrape=30s",
+        "--rule-runbooks=https://wiki.example.com/runbooks/",
+        "--rule-label=release=monitoring",
+    ]
+    assert allowed(asked) == ["list", "watch", "create", "patch"]
+    assert allowed(unasked) == []
+
+
+def allowed(manifests: list[Manifest]) -> list[str]:
+    """Return what the operator may do with PrometheusRules."""
+    role = next(each for each in manifests if each["kind"] == "ClusterRole" and "operator" in each["metadata"]["name"])
+    return [verb for rule in role["rules"] if "prometheusrules" in rule["resources"] for verb in rule["verbs"]]

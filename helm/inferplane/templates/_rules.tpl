@@ -62,6 +62,12 @@ No rule reads Secrets: the operator writes their names into Pods, and the kubele
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- if .Values.monitoring.rules.enabled }}
+# The alerts of services' objectives, which go with the services.
+- apiGroups: [monitoring.coreos.com]
+  resources: [prometheusrules]
+  verbs: [list, watch, create, patch]
+{{- end }}
 {{- end -}}
 
 {{- define "inferplane.rules.gateway" -}}

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from inferplane_operator.cluster.errors import AbsentError, ClusterError
-from inferplane_operator.cluster.kinds import BUILT_IN, LEADER_WORKER_SET, OPTIONAL, OURS, Kind
+from inferplane_operator.cluster.kinds import BUILT_IN, LEADER_WORKER_SET, OPTIONAL, OURS, PROMETHEUS_RULE, Kind
 from inferplane_operator.cluster.objects import Objects
 
 _log = structlog.get_logger("inferplane.operator")
@@ -43,10 +43,15 @@ async def wait_for_kinds(objects: Objects, *, sleep: Callable[[float], Awaitable
         delay = min(delay * 2, _LIMIT_S)
 
 
-async def watched_kinds(objects: Objects) -> tuple[Kind, ...]:
-    """Return everything that is watched in this cluster."""
+async def watched_kinds(objects: Objects, *, rules: bool = False) -> tuple[Kind, ...]:
+    """Return everything that is watched in this cluster; `rules`: alerts of services are made where it has them."""
+    groups = OPTIONAL if await _has(objects, LEADER_WORKER_SET) else ()
+    alerts = (PROMETHEUS_RULE,) if rules and await _has(objects, PROMETHEUS_RULE) else ()
+    return OURS + BUILT_IN + groups + alerts
+
+
+async def _has(objects: Objects, kind: Kind) -> bool:
     try:
-        known = await objects.plurals(LEADER_WORKER_SET.api_version)
+        return kind.plural in await objects.plurals(kind.api_version)
     except AbsentError:
-        known = frozenset[str]()
-    return OURS + BUILT_IN + (OPTIONAL if LEADER_WORKER_SET.plural in known else ())
+        return False

@@ -1,9 +1,10 @@
 """Takes in what watches tell: into the store, and the keys that it is about into the queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from inferplane_operator.cluster.applied import Memory
+from inferplane_operator.cluster.kinds import Kind
 from inferplane_operator.cluster.store import Change, Put, Store
 from inferplane_operator.cluster.stored import Stored, store_form
 from inferplane_operator.cluster.work_keys import WorkKey, keys_for
@@ -25,6 +26,10 @@ class Intake:
         self._last: dict[str, float] = {}
         self.listed_again = False
         """Set when an object that is known was listed: a watch has started anew, and what went meanwhile is unknown."""
+
+    def watched(self, kinds: Iterable[Kind]) -> None:
+        """Note of which kinds there will be word."""
+        self._store.watched = frozenset(kind.kind for kind in kinds)
 
     def seen(self, raw: Manifest, *, listed: bool) -> None:
         """Take an object that came, changed or was listed."""

@@ -64,6 +64,9 @@ STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets", "leaderwork
 """Between a LeaderWorkerSet and its Pods; watched only where the former exists."""
 OPTIONAL: Final = (LEADER_WORKER_SET, STATEFUL_SET)
 
+PROMETHEUS_RULE: Final = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", LABEL_SERVICE)
+"""Alerts of a service's objectives; watched and written where the cluster has it and the release asks for them."""
+
 RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 """Written and not watched: whoever writes one keeps what came of it."""
 SECRET: Final = Kind("v1", "Secret", "secrets")
@@ -71,7 +74,7 @@ SECRET: Final = Kind("v1", "Secret", "secrets")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
-_KNOWN: Final = (*OURS, *BUILT_IN, *OPTIONAL, RESOURCE_CLAIM_TEMPLATE, SECRET, EVENT, LEASE)
+_KNOWN: Final = (*OURS, *BUILT_IN, *OPTIONAL, PROMETHEUS_RULE, RESOURCE_CLAIM_TEMPLATE, SECRET, EVENT, LEASE)
 _ALL: Final = {(kind.api_version, kind.kind): kind for kind in _KNOWN}
 
 

@@ -13,6 +13,7 @@ from inferplane_operator.cluster.kinds import (
     LEADER_WORKER_SET,
     POD,
     POOLS,
+    PROMETHEUS_RULE,
     ROUTE,
     SERVICE,
 )
@@ -43,6 +44,7 @@ def observe(store: Store, service: Stored, *, now: str) -> Observed:
         lost_names=tuple(lost_names(store, service)),
         scaled_by={pool.id.name: pool.owners.scaled_by for pool in pools if pool.owners.scaled_by},
         now=now,
+        takes_rules=PROMETHEUS_RULE.kind in store.watched,
         histories=[child.manifest() for child in store.controlled_by(service.uid) if child.id.kind == _HISTORY],
     )
 

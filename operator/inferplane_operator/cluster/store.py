@@ -48,6 +48,8 @@ class Store:
         self._controlled: defaultdict[str, set[ObjectId]] = defaultdict(set)
         self._naming: defaultdict[ObjectId, set[ObjectId]] = defaultdict(set)
         self._claims: defaultdict[str, set[ObjectId]] = defaultdict(set)
+        self.watched: frozenset[str] = frozenset()
+        """Kinds that are told of; empty before the first watch."""
         self._by_kind: defaultdict[str, set[ObjectId]] = defaultdict(set)
 
     def __len__(self) -> int:

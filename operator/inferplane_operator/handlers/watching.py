@@ -35,6 +35,7 @@ class Watches:
         config: SingleConfig,
         *,
         namespaces: tuple[str, ...],
+        rules: bool = False,
         take_signals: Callable[[], None],
         on_restart: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -43,6 +44,7 @@ class Watches:
         self._intake = intake
         self._config = config
         self._namespaces = namespaces
+        self._rules = rules
         self._take_signals = take_signals
         self._on_restart = on_restart
         self._sleep = sleep
@@ -61,7 +63,8 @@ class Watches:
             await wait_for_kinds(self._objects, sleep=self._sleep)
             began = loop.time()
             try:
-                self.kinds = await watched_kinds(self._objects)
+                self.kinds = await watched_kinds(self._objects, rules=self._rules)
+                self._intake.watched(self.kinds)
                 await self._watch(self.kinds)
             except ClusterError as error:
                 _log.warning("watches cannot start", problem=str(error))

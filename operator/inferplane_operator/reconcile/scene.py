@@ -9,6 +9,7 @@ from typing import Any
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.v1alpha1 import InferenceService, KVStore, LoRAAdapter
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
+from inferplane_operator.reconcile.alerting import RuleSettings
 from inferplane_operator.reconcile.history import Entry, Target, entries
 from inferplane_operator.reconcile.node_failures import failing_nodes
 from inferplane_operator.reconcile.reading import annotations, listed, section
@@ -38,6 +39,7 @@ class Settings:
 
     options: RenderOptions = field(default_factory=RenderOptions)
     gateway_url: str = ""
+    rules: RuleSettings = field(default_factory=RuleSettings)
 
 
 @dataclass(frozen=True)

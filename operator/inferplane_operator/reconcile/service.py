@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from inferplane_api.v1alpha1.stored import StoredObjectError
+from inferplane_operator.reconcile.alerting import rule_writes
 from inferplane_operator.reconcile.history import history_writes, superseded
 from inferplane_operator.reconcile.objective import OBSERVED, silent_in_s
 from inferplane_operator.reconcile.pool import pool_writes, worker_writes
@@ -38,7 +39,12 @@ def _writes(scene: Scene) -> list[Write]:
         commit = scene.observed.model_revision or scene.service.spec.model.revision
         history = history_writes(scene.known, scene.raw, scene.target, model_revision=commit, used=used)
     history += superseded(scene.observed, scene.known)
-    return [*history, *pool_writes(scene), *worker_writes(scene)]
+    return [*history, *pool_writes(scene), *worker_writes(scene), *_rules(scene)]
+
+
+def _rules(scene: Scene) -> tuple[Write, ...]:
+    """Let Prometheus watch the objectives, where the cluster can be told."""
+    return rule_writes(scene.service, scene.raw, scene.settings.rules) if scene.observed.takes_rules else ()
 
 
 def _told(scene: Scene, writes: tuple[Write, ...]) -> Outcome:

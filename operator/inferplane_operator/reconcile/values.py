@@ -109,6 +109,8 @@ class Observed:
     """What the API server said against a write of the last round, which so ended early; "" where it took them all."""
     unrecorded: str = ""
     """What it said against bookkeeping of the last round, which went on."""
+    takes_rules: bool = False
+    """The cluster has PrometheusRules, and the release asks for those of services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ class Apply:
     """Server-side apply of exactly these fields, as field manager `inferplane-operator`, forced."""
 
     manifest: Manifest
+    bookkeeping: bool = False
+    """Workers run without it: a refusal is told and ends no round.  So of everything else that is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ class Create:
 
     manifest: Manifest
     bookkeeping: bool = False
-    """Workers run without it: a refusal is told and ends no round.  So of deletions and merges."""
+    """As in `Apply`."""
     secret: bool = False
     """What is in it is for others alone: the operator keeps neither it nor the server's answer."""
 
@@ -216,7 +220,7 @@ Write = Apply | Create | Delete | Merge
 
 
 def is_bookkeeping(write: Write) -> bool:
-    return not isinstance(write, Apply) and write.bookkeeping
+    return write.bookkeeping
 
 
 @dataclass(frozen=True, slots=True)
