@@ -103,6 +103,18 @@ def test_a_window_holds_what_ended_within_it_once() -> None:
     assert window.sample(500.0) is None
 
 
+def test_a_busy_window_is_sampled_from_its_newest_quarter_and_not_from_its_last_moment() -> None:
+    window = Window(length_s=60.0, began_s=0.0)
+    for index in range(3000):
+        window.finish(request(f"r{index}", prompt=index, cached=0), index * 0.01)
+    sample = window.sample(30.0)
+
+    assert sample is not None
+    assert sample.uncached.size <= 1024
+    assert sample.uncached.min() == 1500
+    assert sample.uncached.max() == 2999
+
+
 def test_measured_percentiles_and_attainment_are_those_of_the_window() -> None:
     window = Window(length_s=60.0, began_s=0.0)
     for index in range(100):

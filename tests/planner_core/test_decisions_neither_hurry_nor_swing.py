@@ -79,6 +79,14 @@ def test_more_is_done_at_once_and_less_after_the_delay() -> None:
     assert played.workers == Candidate(1, 1)
 
 
+def test_the_delay_and_the_peak_behind_it_are_waited_for_together() -> None:
+    played = Played(Candidate(4, 4))
+    moves = [played.step(need(Candidate(2, 2), Candidate(4, 4))).move for _ in range(10)]
+
+    assert set(moves) == {Move.HOLD}
+    assert played.step(need(Candidate(2, 2))).move is Move.DOWN
+
+
 def test_a_peak_within_the_delay_begins_it_anew() -> None:
     played = Played(Candidate(4, 4))
     for _ in range(9):

@@ -48,6 +48,23 @@ def test_a_step_is_followed_within_a_few_intervals() -> None:
     assert forecaster.at(48 * INTERVAL_S).rate_per_s == pytest.approx(10.0, rel=0.15)
 
 
+def test_the_band_is_wide_while_few_counts_were_compared() -> None:
+    rng = np.random.default_rng(4)
+    inside = 0
+    for _ in range(200):
+        counts = rng.poisson(3.0 * INTERVAL_S, 2)
+        inside += told([float(each) / INTERVAL_S for each in counts]).at(45.0).high_per_s >= 3.0
+
+    assert inside >= 180
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=60))
+def test_a_load_that_ends_is_not_foreseen_below_nothing(counts: list[int]) -> None:
+    forecaster = told([*(count / INTERVAL_S for count in counts), *[0.0] * 20])
+
+    assert forecaster.level_per_s >= 0.0
+
+
 def test_the_band_holds_nine_in_ten_of_what_comes() -> None:
     rng = np.random.default_rng(1)
     rates = rng.poisson(6.0 * INTERVAL_S, 1200) / INTERVAL_S

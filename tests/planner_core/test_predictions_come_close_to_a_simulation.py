@@ -29,6 +29,25 @@ def demand(rate_per_s: float, *, seed: int = 1, size: int = 400) -> Demand:
     )
 
 
+@given(st.integers(1, 40), st.floats(0.01, 0.9), st.floats(1.0, 8.0))
+def test_bursts_wait_however_low_the_load_and_less_before_more_servers(servers: int, use: float, burst: float) -> None:
+    def mean_s(count: int, spread: float) -> float:
+        return wait(servers=count, rate_per_s=use * servers, mean_s=1.0, variation=1.0, burst=spread).mean_s
+
+    assert mean_s(servers + 1, burst) <= mean_s(servers, burst)
+    assert mean_s(servers, 1.0) <= mean_s(servers, burst)
+
+
+def test_those_behind_as_many_of_their_burst_as_there_are_servers_wait() -> None:
+    """Batches of geometric size 4.5 on an idle server: a request has 3.5 before it on average."""
+    alone = wait(servers=1, rate_per_s=1e-6, mean_s=2.0, variation=0.0, burst=8.0)
+
+    assert alone.mean_s == pytest.approx(3.5 * 2.0, rel=0.01)
+    assert wait(servers=10, rate_per_s=1e-6, mean_s=2.0, variation=0.0, burst=8.0).waits == pytest.approx(
+        0.08, abs=0.01
+    )
+
+
 def played_waits(service: Floats, servers: int, rate_per_s: float, *, seed: int = 2, count: int = 60_000) -> Floats:
     """Return the waits of a first-come queue, the first tenth left out."""
     rng = np.random.default_rng(seed)

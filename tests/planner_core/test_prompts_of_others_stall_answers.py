@@ -18,10 +18,10 @@ def demand(rate_per_s: float, output: float) -> Demand:
     return Demand(rate_per_s, uncached=np.ones(200), cached=np.zeros(200), output=answers)
 
 
-def played(asked: Demand, *, requests: int = 1500) -> Floats:
-    """Return the times per token on one worker whose steps take the same, whatever its batch."""
+def played(asked: Demand, *, requests: int = 1500, workers: int = 1) -> Floats:
+    """Return the times per token on one of the workers, who take turns; its steps take the same whatever its batch."""
     rng = np.random.default_rng(7)
-    arrivals = np.cumsum(rng.exponential(1.0 / asked.rate_per_s, requests))
+    arrivals = np.cumsum(rng.exponential(1.0 / asked.rate_per_s, requests * workers))[::workers]
     services, outputs = rng.choice(SERVICE, requests), rng.choice(asked.output, requests)
     running = dict[int, tuple[float, float]]()
     now, following, found = 0.0, 0, list[float]()
@@ -50,6 +50,20 @@ def test_the_percentile_comes_close_to_what_is_played(rate: float, output: float
     expected = stalled_tpot_s(asked, SERVICE, step_s=STEP_S, wait_s=queue.mean_s, workers=1, burst=1.0, percentile=0.95)
 
     assert expected == pytest.approx(float(np.quantile(played(asked), 0.95)), rel=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [8.0, 40.0])
+@pytest.mark.parametrize("workers", [4, 10])
+def test_workers_that_take_turns_have_fewer_stalls_than_one_alone_at_the_same_load(workers: int, output: float) -> None:
+    asked, alone = demand(2.0 * workers, output), demand(2.0, output)
+
+    def expected(load: Demand, count: int) -> float:
+        return stalled_tpot_s(load, SERVICE, step_s=STEP_S, wait_s=0.0, workers=count, burst=1.0, percentile=0.95)
+
+    found = float(np.quantile(played(asked, workers=workers), 0.95))
+    assert expected(asked, workers) == pytest.approx(found, rel=0.2)
+    assert expected(asked, workers) < expected(alone, 1)
 
 
 @settings(max_examples=12)

@@ -27,8 +27,8 @@ def test_workers_follow_a_step_of_load_up_and_the_slo_comes_back() -> None:
     planner, outcome = planned((0.0, 0.3), (120.0, 4.0), until_s=330.0)
     wanted = [plan.decode for plan in planner.plans]
 
-    assert wanted[6] == 1
-    assert wanted[-1] > 1
+    assert wanted[6] <= 2  # a second one while the load is known by few requests
+    assert wanted[-1] > 2
     assert outcome.scale_events >= 1
     late = outcome.tracks["attainment"].values[int(240 / outcome.tracks["attainment"].width_s) :]
     assert np.nanmean(late) > 0.85

@@ -4,7 +4,8 @@ Problem.  A plan that follows every wish of the moment starts and drains workers
 minutes; a plan that hesitates misses the objective.
 Idea.  Two questions with different patience.  Up: what does the highest demand until a new worker could be there take?
 That is done at once.  Down: what does the highest demand of the last while, and of the next, take?  That is done when
-it has been less for `down_delay_s` on end, and only if those that stay would keep the objective with room to spare.
+the first has been less for `down_delay_s` on end (the second looks as far back by itself, so the two waits are one),
+and only if those that stay would keep the objective with room to spare.
 Trade-off.  A load that swings faster than the delay is served at its peaks.
 Invariants.  A constant demand gives a constant plan.  A step never takes more than `max_step` workers of a pool.  A
 pool that somebody else scales is left alone.
@@ -87,7 +88,8 @@ def decide(now: Now, need: Need, memory: Memory, patience: Patience) -> Decision
         return Decision(here, Move.HOLD, f"{now.owned_by} sets the replicas", Memory())
     up = _highest(here, need.soon.candidate)
     less = _lowest(up, _highest(need.lasting.candidate, need.soon.candidate))
-    memory = replace(memory, less_since_s=_since(memory.less_since_s, now.at_s) if less != up else None)
+    fewer_now = _lowest(up, need.soon.candidate) != up
+    memory = replace(memory, less_since_s=_since(memory.less_since_s, now.at_s) if fewer_now else None)
     if up != here and _stuck(now, patience):
         return Decision(here, Move.HOLD, f"{up} is needed, but a worker has been waiting for a device", memory)
     if less == up:

@@ -15,6 +15,8 @@ from inferplane_planner.core.errors import PlanningError
 
 _ERRORS_KEPT = 240
 _FEW_ERRORS = 70
+_NINE_IN_TEN = 1.28
+_CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Forecaster:
             self._level, self._first = plain, interval if self._first is None else self._first
         else:
             before = self._level
-            self._level = settings.level * plain + (1.0 - settings.level) * (before + self._trend)
+            self._level = max(0.0, settings.level * plain + (1.0 - settings.level) * (before + self._trend))
             self._trend = settings.trend * (self._level - before) + (1.0 - settings.trend) * self._trend
         self._learn_season(interval, rate)
 
@@ -147,7 +149,17 @@ class Forecaster:
         """Return what one in ten errors exceeds; a single step of load is a handful of errors, and not one in ten."""
         ordered = sorted(self._errors)
         exceeding = int(0.1 * max(len(ordered), _FEW_ERRORS))
-        return max(0.0, ordered[-1 - exceeding]) if len(ordered) > exceeding else 0.0
+        seen = max(0.0, ordered[-1 - exceeding]) if len(ordered) > exceeding else 0.0
+        return max(seen, self._unseen())
+
+    def _unseen(self) -> float:
+        """Return what one in ten counts would be off by, as few as were compared: at random at least, or as those."""
+        if self._errors and max(map(abs, self._errors)) <= _CLOSE * self.level_per_s:
+            return 0.0  # they come like clockwork
+        at_random = self.level_per_s / self.settings.interval_s
+        so_far = sum(error**2 for error in self._errors) / max(1, len(self._errors))
+        few = max(0.0, 1.0 - len(self._errors) / _FEW_ERRORS)
+        return _NINE_IN_TEN * math.sqrt(max(at_random, so_far)) * few
 
 
 def _damped(ahead: int, keep: float = 0.95) -> float:

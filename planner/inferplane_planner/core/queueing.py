@@ -2,6 +2,9 @@
 
 Exact for exponential service times (Erlang's C); for others the mean wait is scaled by the variation of arrivals and
 service (Allen and Cunneen), and the tail is taken as exponential, which it is far out in any such queue.
+That scaling is for queues that are long for want of capacity.  A burst waits in front of servers that have nothing to
+do for the rest of the time: those who come behind as many others as there are servers wait, however low the load, and
+where that is more it counts.  Bursts are taken as batches of geometric size, of the arrivals' variation.
 Source: L. Kleinrock, Queueing Systems; A. O. Allen, Probability, Statistics, and Queueing Theory.
 """
 
@@ -59,6 +62,14 @@ def wait(*, servers: int, rate_per_s: float, mean_s: float, variation: float, bu
         return NO_WAIT
     if servers <= 0 or load >= servers:
         return ENDLESS
-    waits = erlang_c(servers, load)
-    spread = (variation + burst) / 2.0
-    return Wait(waits, spread * mean_s / (servers - load))
+    waits, behind = erlang_c(servers, load), _behind(servers, burst)
+    if max(waits, behind) == 0.0:
+        return NO_WAIT  # less than a number can say
+    crowded = max(waits * (burst - 1.0) / 2.0, behind * (burst + 1.0) / 2.0)
+    mean_wait_s = (waits * (variation + 1.0) / 2.0 + crowded) * mean_s / (servers - load)
+    return Wait(max(waits, behind), mean_wait_s / max(waits, behind))
+
+
+def _behind(servers: int, burst: float) -> float:
+    """Return the chance that as many came just before in the same burst; 0 for Poisson's arrivals."""
+    return ((burst - 1.0) / (burst + 1.0)) ** servers if burst > 1.0 else 0.0

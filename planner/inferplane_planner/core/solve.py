@@ -15,7 +15,11 @@ from inferplane_planner.core.predict import Candidate, Prediction
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Limits in seconds at the percentile, a share below 1."""
+    """Limits in seconds at the percentile, a share below 1.
+
+    Limits of single priorities and of prompt lengths are not here, and routers alone go by them: which request waits
+    for which other is theirs to choose, and one queue for all, which is what candidates are judged by, has no order.
+    """
 
     ttft_s: float
     tpot_s: float

@@ -20,6 +20,7 @@ from inferplane_planner.core.errors import PlanningError
 from inferplane_planner.core.learning import learn
 from inferplane_planner.core.moment import Moment
 from inferplane_planner.core.predict import Candidate, predict
+from inferplane_planner.core.scarcity import scarcity
 from inferplane_planner.core.solve import Choice
 from inferplane_planner.core.telling import held, plain, predicted
 
@@ -44,7 +45,7 @@ def _plan(moment: Moment) -> tuple[State, Plan]:
     if sample is None:
         return moment.state, _wake(moment)
     moment = replace(moment, state=judge(moment))
-    loads = _loads(moment)
+    loads = _loads(moment, sample)
     if loads.soon <= 0:
         return moment.state, _wake(moment)
     return _decide(replace(moment, state=replace(moment.state, peaks=loads.peaks)), sample, loads)
@@ -59,13 +60,13 @@ class _Loads:
     peaks: tuple[tuple[float, float], ...]
 
 
-def _loads(moment: Moment) -> _Loads:
+def _loads(moment: Moment, sample: Demand) -> _Loads:
     state, spec, now = moment.state, moment.spec, moment.now
     ahead = moment.start_up_s + spec.period_s
     coming = moment.forecaster.highest(now, now + ahead).high_per_s
     # What waits is to be worked off beside what comes, within as long as a start takes.
     waiting = moment.seen.queued / max(ahead, spec.forecast.interval_s)
-    soon = (coming + waiting) * state.doubt
+    soon = (coming + waiting) * state.doubt * scarcity(sample, moment.model.pair())
     peaks = (*(peak for peak in state.peaks if now - spec.patience.down_delay_s <= peak[0] < now), (now, soon))
     return _Loads(soon, max(rate for _, rate in peaks), peaks)
 
@@ -122,7 +123,12 @@ def _wake(moment: Moment) -> Plan:
     first = Candidate(1 if moment.spec.prefill is not None else 0, 1)
     target = Candidate(max(here.prefill, first.prefill), max(here.decode, first.decode))
     if moment.silent_s is None or target == here:
-        return held(moment, Verdict.UNKNOWN, "no request has ended yet that a plan could be made by")
+        why = (
+            "no request has ended yet that a plan could be made by"
+            if moment.state.sample is None
+            else "nobody asks now"
+        )
+        return held(moment, Verdict.UNKNOWN, why)
     if not moment.spec.limits.allows(target):
         return held(moment, Verdict.BUDGET, f"somebody asks, and the budget does not allow {target}")
     return plain(moment, target, Verdict.STARTING, f"somebody asks: {target} is started")

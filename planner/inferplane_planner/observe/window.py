@@ -21,7 +21,9 @@ from inferplane_planner.observe.events import Finished
 from inferplane_planner.observe.trust import Trust, trust_of
 
 _KEPT: Final = 20_000
-_SAMPLE: Final = 256
+_SAMPLE: Final = 512
+_RECENT: Final = 0.25
+"""Share of the window whose requests are all looked at, however many: a burst's requests end together and are alike."""
 _IDS_KEPT: Final = 65_536
 _TIMED: Final = 64
 """Requests of one step whose times are learned from."""
@@ -52,8 +54,8 @@ class Window:
         self._news.append(request)
 
     def sample(self, now: float) -> Demand | None:
-        """Return the newest requests as a sample; None when there is none."""
-        newest = self._since(now - self.length_s)[-_SAMPLE:]
+        """Return the newest requests, evenly chosen where there are many, as a sample; None when there is none."""
+        newest = self._newest(now)
         if not newest:
             return None
         return Demand(
@@ -104,6 +106,12 @@ class Window:
         step_s = spent / sum(it.output - 1 for it in decoded)
         step_s *= 1.0 - prefilling / (self.decode_length_s * workers)
         return [Learned(Part.DECODE, step_s, max(1.0, batch) * kv_each, batch=max(1.0, batch))]
+
+    def _newest(self, now: float) -> list[Finished]:
+        recent = self._since(now - _RECENT * self.length_s)
+        if len(recent) <= _SAMPLE:
+            return self._since(now - self.length_s)[-_SAMPLE:]
+        return [recent[int(place)] for place in np.linspace(0, len(recent) - 1, _SAMPLE)]
 
     def _since(self, begin: float) -> list[Finished]:
         while self._finished and self._finished[0][0] < begin - self.length_s:
