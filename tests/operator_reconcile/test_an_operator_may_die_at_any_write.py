@@ -99,7 +99,7 @@ def pools(cluster: FakeCluster) -> list[dict[str, Any]]:
     return [*cluster.of("PrefillPool"), *cluster.of("DecodePool")]
 
 
-TestLife = pytest.mark.slow(Life.TestCase)
+TestLife = pytest.mark.timeout(300)(pytest.mark.slow(Life.TestCase))  # twenty lives, on whatever cores there are
 TestLife.settings = settings(
     max_examples=20,
     stateful_step_count=25,
