@@ -6,7 +6,7 @@ import pytest
 
 from engine_probe import Engines
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(60, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"

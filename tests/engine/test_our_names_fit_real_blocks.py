@@ -10,7 +10,7 @@ from inferplane_engine.identity import KeySpace, hash_blocks, prompt_extras, see
 from inferplane_engine.kv_events import BlockMap, EventDecoder, Plane
 from inferplane_engine.tokens import ModelFiles, PromptEncoder
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(60, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 KEY_SPACE = KeySpace("tiny", "", 32)
 TOOL: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from engine_probe import Engines
 from local_service import LocalService
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 
 def ask(service: LocalService, path: str, **body: Any) -> httpx.Response:

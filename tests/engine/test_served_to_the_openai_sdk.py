@@ -14,7 +14,7 @@ from openai.types.chat import (
 from engine_probe import Engines
 from local_service import LocalService
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 QUESTION = "What does the import statement do?"
 TOOL: ChatCompletionToolParam = {

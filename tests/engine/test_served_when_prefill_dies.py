@@ -9,7 +9,7 @@ import pytest
 from engine_probe import Engines, wait_until
 from local_service import LocalService
 
-pytestmark = [pytest.mark.engine(last=True), pytest.mark.slow, pytest.mark.timeout(120, func_only=True)]
+pytestmark = [pytest.mark.engine(last=True), pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 
 def test_decode_prefills_itself_and_the_answer_is_the_same(

@@ -6,7 +6,7 @@ import pytest
 
 from engine_probe import EngineProbe, Engines, wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(60, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 BLOCK = 32
 

@@ -4,7 +4,7 @@ import pytest
 
 from engine_probe import Engines
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 REMOTE_DECODE = {"do_remote_decode": True}
 

@@ -4,7 +4,7 @@ import pytest
 
 from engine_probe import Engines, wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(60, func_only=True)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
 
 BLOCK = 32
 PROMPT = list(range(1000, 1000 + 2 * BLOCK + 9))

@@ -16,7 +16,7 @@ from inferplane_workers.agent.config import Role
 from inferplane_workers.testing import until
 from one_loop_service import OneLoopService, WorkerSpec, one_loop_service, reference_answers, text_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("envoy")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("envoy")]
 TEXT = "/v1/completions"
 Scenario = Callable[[OneLoopService], Awaitable[None]]
 

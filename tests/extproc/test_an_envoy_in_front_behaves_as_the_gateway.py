@@ -11,7 +11,7 @@ import pytest
 
 from one_loop_service import OneLoopService, streamed_text
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hi " * 80}], "max_tokens": 8}
 GOOD: dict[str, Any] = {"model": "tiny", "prompt": "word " * 60, "max_tokens": 8, "ignore_eos": True}

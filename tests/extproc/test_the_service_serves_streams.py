@@ -33,7 +33,7 @@ from inferplane_workers.testing import until
 # The library has no types.
 health_messages: Any = import_module("grpc_health.v1.health_pb2")
 health_calls: Any = import_module("grpc_health.v1.health_pb2_grpc")
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 def local(_: Request) -> Response:

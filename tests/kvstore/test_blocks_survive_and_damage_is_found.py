@@ -151,7 +151,7 @@ def test_a_disk_without_room_is_a_tier_less(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_kill_in_the_middle_of_writes_leaves_whole_blocks_only(tmp_path: Path) -> None:
     config = small_config(tmp_path, ssd=64 << 20)
     config = with_dram(config, 64 << 20)

@@ -116,7 +116,7 @@ def ran(promtool: Path, folder: Path, series: Mapping[str, str], expected: Mappi
     }
     (folder / "test.yaml").write_text(json.dumps(test), "utf-8")
     done = subprocess.run(
-        [promtool, "test", "rules", "test.yaml"], cwd=folder, capture_output=True, text=True, check=False, timeout=50
+        [promtool, "test", "rules", "test.yaml"], cwd=folder, capture_output=True, text=True, check=False, timeout=170
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

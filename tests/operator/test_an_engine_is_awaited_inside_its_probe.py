@@ -57,7 +57,9 @@ def probed(kind: str, port: int) -> int:
     """Run a probe of a rendered engine; return its exit code."""
     command: Sequence[str] = rendered(kind)["exec"]["command"]
     environment = {**os.environ, ENGINE_PORT: str(port)}
-    done = subprocess.run([sys.executable, *command[1:]], env=environment, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, *command[1:]], env=environment, capture_output=True, timeout=170, check=False
+    )
     return done.returncode
 
 

@@ -70,7 +70,7 @@ class Bench:
 
 def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scenario(Bench())
 
     asyncio.run(bounded())

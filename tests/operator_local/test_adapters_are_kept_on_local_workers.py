@@ -41,7 +41,7 @@ def keeping(scenario: Callable[[AdapterKeeper, FakeAgents], Coroutine[Any, Any, 
     async def bounded() -> None:
         agents = FakeAgents("here:1", "here:2")
         keeper = AdapterKeeper(agents, now=asyncio.get_running_loop().time, on_change=lambda: None)
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             running = group.create_task(keeper.run())
             await scenario(keeper, agents)
             running.cancel()

@@ -67,7 +67,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 def reap(process: subprocess.Popen[str]) -> int:
     if process.stdout is not None:
         process.stdout.close()
-    return process.wait(timeout=20)
+    return process.wait(timeout=170)
 
 
 def command(tmp_path: Path, program: str) -> Command:
@@ -167,7 +167,7 @@ def test_a_process_that_merely_has_the_same_pid_is_left_alone(state: StateDir) -
 def test_members_without_their_leader_are_found_by_session_and_marker(state: StateDir) -> None:
     leader = start_orphan(state, ABANDON)
     started = "gone"
-    assert leader.wait(timeout=20) == 0
+    assert leader.wait(timeout=170) == 0
     write_records(state, [ChildRecord("engine", leader.pid, started)])
 
     assert end_orphans(state) == ["engine"]

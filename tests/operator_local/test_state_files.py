@@ -208,7 +208,7 @@ def test_a_reader_never_sees_half_a_file_while_its_writer_is_killed(state: State
         assert writer.stdout.readline() == "up\n"
         whole = [len(set(json.loads(state.status.read_text()))) for _ in range(50)]
         writer.kill()
-        writer.wait(timeout=20)
+        writer.wait(timeout=170)
         writer.stdout.close()
 
         assert set(whole) == {1}
@@ -261,7 +261,7 @@ def test_the_lock_of_a_killed_runner_is_free(state: StateDir) -> None:
     assert holder.stdout.readline() == "up\n"
     assert runner_is_alive(state)
     holder.kill()
-    holder.wait(timeout=20)
+    holder.wait(timeout=170)
     holder.stdout.close()
 
     assert not runner_is_alive(state)

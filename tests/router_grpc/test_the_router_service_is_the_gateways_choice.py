@@ -38,7 +38,7 @@ health_calls: Any = import_module("grpc_health.v1.health_pb2_grpc")
 reflection_messages: Any = import_module("grpc_reflection.v1alpha.reflection_pb2")
 reflection_calls: Any = import_module("grpc_reflection.v1alpha.reflection_pb2_grpc")
 
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 from one_loop_service import OneLoopService
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 CHAT, TEXT = b"/v1/chat/completions", b"/v1/completions"
 HI: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 GOOD: dict[str, Any] = {"model": "tiny", "prompt": "word " * 50, "max_tokens": 6, "ignore_eos": True}

@@ -9,7 +9,7 @@ from inferplane_workers.testing import until
 from leaving_clients import Leaving, crowd
 from one_loop_service import OneLoopService, WorkerSpec, in_one_loop, text_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def test_no_request_connection_or_load_entry_stays(tmp_path: Path) -> None:

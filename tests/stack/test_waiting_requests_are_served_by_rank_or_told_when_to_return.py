@@ -16,7 +16,7 @@ from inferplane_workers.agent.config import Role
 from inferplane_workers.testing import until
 from one_loop_service import OneLoopService, WorkerSpec, one_loop_service, text_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 TEXT = "/v1/completions"
 ONE_AT_A_TIME = WorkerSpec("d0", Role.DECODE, engine_flags=["--max-num-seqs", "1"], changes={"max_num_seqs": 1})
 Front = Callable[[OneLoopService, Path], Any]

@@ -48,7 +48,7 @@ class Control:
         return {each["name"]: each["state"] for each in (await self.listing())["adapters"]}
 
     async def until_states(self, wanted: Mapping[str, str]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.states() != wanted:  # noqa: ASYNC110 - the answer is another process's
                 await asyncio.sleep(0.01)
 
