@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_api.v1alpha1.engine_names import EngineType
 
 
 class Capability(StrEnum):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from inferplane_api.v1alpha1.conditions import Condition, ConditionStatus, ConditionType, Reason
     from inferplane_api.v1alpha1.decode_pool import DecodePool
-    from inferplane_api.v1alpha1.engine import Device, EngineSpec, EngineType
+    from inferplane_api.v1alpha1.engine import EngineSpec
+    from inferplane_api.v1alpha1.engine_names import Device, EngineType
     from inferplane_api.v1alpha1.inference_service import InferenceService
     from inferplane_api.v1alpha1.kinds import KINDS, Resource
     from inferplane_api.v1alpha1.kv_store import KVStore
@@ -42,7 +43,8 @@ __all__ = [
 _WHERE: Final = {
     "conditions": ("Condition", "ConditionStatus", "ConditionType", "Reason"),
     "decode_pool": ("DecodePool",),
-    "engine": ("Device", "EngineSpec", "EngineType"),
+    "engine": ("EngineSpec",),
+    "engine_names": ("Device", "EngineType"),
     "inference_service": ("InferenceService",),
     "kinds": ("KINDS", "Resource"),
     "kv_store": ("KVStore",),

@@ -1,38 +1,24 @@
 """The engine of a service: which program, how it is started, and what P and D must agree on."""
 
 import re
-from enum import StrEnum
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from inferplane_api.sim_faults import SimFaultKind
+from inferplane_api.v1alpha1.engine_names import Device, EngineType
 from inferplane_api.v1alpha1.lora import LoraOptions
 from inferplane_api.v1alpha1.speculation import Speculation
 from inferplane_api.v1alpha1.units import ByteCount, Duration
 from inferplane_api.v1alpha1.wire import FORM, INT32_MAX, Finding, WireModel, counted_in, invalid
+
+__all__ = ["Arguments", "Device", "EngineSpec", "EngineType", "Environment", "SimFault", "SimOptions"]
 
 _CPU_BLOCK: Final = 32
 """vLLM's CPU attention kernels take blocks of multiples of this."""
 _CPU_MLA_BLOCK: Final = 16
 """The one block size of vLLM's CPU kernel for latent attention."""
 _ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
-class EngineType(StrEnum):
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    SIM = "sim"
-
-
-class Device(StrEnum):
-    """What the engine computes on."""
-
-    CUDA = "cuda"
-    ROCM = "rocm"
-    XPU = "xpu"
-    NPU = "npu"
-    CPU = "cpu"
 
 
 def _environment(value: dict[str, str]) -> dict[str, str]:

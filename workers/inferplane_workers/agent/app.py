@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from inferplane_api.proto import worker_pb2 as pb
-from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_api.v1alpha1.engine_names import EngineType
 from inferplane_engine.capabilities import capabilities_of
 from inferplane_runtime.clock import Clock, SystemClock
 from inferplane_runtime.http.api import Limits
