@@ -150,9 +150,16 @@ def _hierarchies() -> Iterator[Path]:
         yield from (path for path in _CGROUPS.iterdir() if path.is_dir() and path.name != "unified")
 
 
+def _places_of_groups() -> Iterator[Path]:
+    """Yield where groups may be left: those made here, and what runtimes make beside version 1 of them."""
+    yield from _hierarchies()
+    if (beside := _CGROUPS / "unified").is_dir():
+        yield beside
+
+
 def group_names(prefix: str) -> set[str]:
     """Return the control groups whose names begin so."""
-    return {path.name for root in _hierarchies() for path in root.glob(f"{prefix}*")}
+    return {path.name for root in _places_of_groups() for path in root.glob(f"{prefix}*")}
 
 
 def _make_groups(name: str) -> None:
@@ -170,7 +177,7 @@ def _make_groups(name: str) -> None:
 def remove_groups(name: str, limit_s: float = 10) -> None:
     """Remove the groups of a cluster whose processes are gone; the kernel may still count some of them for a moment."""
     deadline = time.monotonic() + limit_s
-    for root in _hierarchies():
+    for root in _places_of_groups():
         for folder, _, _ in os.walk(root / name, topdown=False):
             while True:
                 try:
