@@ -5,10 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
-from engine_probe import Engines
+from engine_probe import Engines, wait_until
 from local_service import LocalService
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180, func_only=True)]
+BOTH_SIDES = frozenset({"ROLE_PREFILL", "ROLE_DECODE"})
 
 
 def ask(service: LocalService, path: str, **body: Any) -> httpx.Response:
@@ -16,6 +17,16 @@ def ask(service: LocalService, path: str, **body: Any) -> httpx.Response:
     response = httpx.post(url, json={"model": "tiny", "temperature": 0, **body}, timeout=60)
     assert response.status_code == 200, response.text
     return response
+
+
+def wait_for_reports(service: LocalService, request_id: str) -> None:
+    """Wait until both sides of a hand-off have told the router of its end; until then they seem busy."""
+
+    def sides() -> set[str]:
+        reports: Any = (service.explain(request_id) or {}).get("observed", ())
+        return {report["side"] for report in reports}
+
+    wait_until(sides, BOTH_SIDES.issubset)
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -47,6 +58,7 @@ def test_a_second_turn_lands_where_the_first_one_left_its_blocks(
         turn: list[tuple[str, str]] = []
         for messages in conversations:
             response = ask(service, "/v1/chat/completions", messages=messages, max_tokens=8, cache_salt=salt)
+            wait_for_reports(service, response.headers["x-request-id"])
             answer = response.json()["choices"][0]["message"]["content"]
             messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Go on."}]
             turn.append((response.headers["x-inferplane-worker"], response.headers["x-inferplane-prefill-worker"]))

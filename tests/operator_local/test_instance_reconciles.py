@@ -18,6 +18,7 @@ import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, WorkerRole
 from inferplane_operator.adapters.testing import FakeAgents
+from inferplane_operator.local.agent_client import Readiness
 from inferplane_operator.local.backoff import RestartPolicy
 from inferplane_operator.local.blueprint import Blueprint, LocalAdapter, LocalPool
 from inferplane_operator.local.desired import Desired, change_desired
@@ -223,6 +224,38 @@ async def test_an_engine_that_was_started_again_is_ready_only_when_it_answers_it
         assert status.workers[0].phase is WorkerPhase.NOT_READY
 
         del world.probe.not_ready[engine]
+
+        await world.ready(1)
+
+
+@dataclass(eq=False)
+class SlowProbe(FakeProbe):
+    """Answers no question of one address while `answers` is not set."""
+
+    slow: str = ""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ready(self, address: str) -> Readiness:
+        if address == self.slow:
+            self.asked.set()
+            await self.answers.wait()
+        return await super().ready(address)
+
+
+async def test_what_was_found_of_an_engine_says_nothing_of_the_next(state: StateDir) -> None:
+    probe = SlowProbe()
+    world = World(state, probe=probe)
+    world.want(pool())
+    async with running(world):
+        probe.slow = (await world.ready(1)).workers[0].http
+        await probe.asked.wait()
+        world.process("decode-0-engine").end(-9)
+        other = (await world.nth("decode-0-engine", 2)).pid
+        status = await world.until(lambda it: it.workers[0].engine is not None and it.workers[0].engine.pid == other)
+        assert status.workers[0].phase is WorkerPhase.NOT_READY
+
+        probe.answers.set()
 
         await world.ready(1)
 

@@ -91,7 +91,9 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        return self._readiness.ready and self._running and not self.draining
+        # What was found of an engine says nothing of the one that took its place a moment ago.
+        looked_at = self._seen_engine == self.engine.pid
+        return self._readiness.ready and looked_at and self._running and not self.draining
 
     @property
     def placed(self) -> bool:
