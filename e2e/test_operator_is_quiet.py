@@ -15,7 +15,7 @@ LEASE_ALONE = {"update leases"}
 
 @pytest.fixture(scope="module")
 def measured(counted: Counted) -> dict[str, Any]:
-    return counted.result(limit_s=900)
+    return counted.result(limit_s=280)
 
 
 def test_an_idle_operator_writes_nothing_but_its_lease(measured: dict[str, Any]) -> None:
