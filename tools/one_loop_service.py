@@ -13,6 +13,7 @@ import orjson
 import uvloop
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, RoutingMode, WorkerRole
+from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED
 from inferplane_router.app import RouterApp, running_router
 from inferplane_router.config import Discovery, Listen, RouterConfig
 from inferplane_router.core.values import Health, WorkerView
@@ -87,6 +88,11 @@ class OneLoopService:
     def health(self, name: str) -> Health:
         views = {view.worker_id: view.health for view in self.router.core.statistics().workers}
         return views.get(name, Health.UNKNOWN)
+
+    def has_a_place(self, request_id: str) -> bool:
+        """Say whether a request was placed; a worker in use may have been so by an agent's canary prompt."""
+        last = self.router.core.recent(64)
+        return any(each.ask.request_id == request_id and each.outcome == PICK_OUTCOME_ROUTED for each in last)
 
     def at_rest(self) -> bool:
         """Say whether nothing is in force anywhere: no request, no load, nobody in the queue."""

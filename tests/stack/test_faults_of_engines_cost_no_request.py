@@ -85,8 +85,8 @@ def test_a_crash_in_the_middle_breaks_its_streams_visibly_and_no_others(tmp_path
     long = {"stream": True, "max_tokens": 2000}
 
     async def scenario(service: OneLoopService) -> None:
-        started = asyncio.create_task(service.post(TEXT, ask(0, **long)))
-        await until(lambda: service.view("d0").in_flight == 1)
+        started = asyncio.create_task(service.post(TEXT, ask(0, **long), x_request_id="long"))
+        await until(lambda: service.has_a_place("long"))
         await asyncio.sleep(0.3)  # some tokens; how many does not matter
         second = await service.post(TEXT, ask(1))
         broken = await started

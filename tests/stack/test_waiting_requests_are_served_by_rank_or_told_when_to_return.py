@@ -60,7 +60,7 @@ def test_the_more_important_one_goes_first(tmp_path: Path, front: Front) -> None
 
         async with asyncio.TaskGroup() as group:
             group.create_task(send("has-the-place", ask(0, max_tokens=2000)))
-            await until(lambda: service.view("d0").in_flight == 1)
+            await until(lambda: service.has_a_place("has-the-place"))
             group.create_task(send("usual", ask(1)))
             await until(lambda: queued(service) == 1)
             group.create_task(send("important", ask(2), x_inferplane_priority="10"))
@@ -80,8 +80,8 @@ def test_who_cannot_be_in_time_is_told_when_to_come_back(tmp_path: Path, front: 
             text_of(await service.post(TEXT, ask(number)))
         await until(service.at_rest)
         async with asyncio.TaskGroup() as group:
-            has = group.create_task(service.post(TEXT, ask(0, max_tokens=2000)))
-            await until(lambda: service.view("d0").in_flight == 1)
+            has = group.create_task(service.post(TEXT, ask(0, max_tokens=2000), x_request_id="has-the-place"))
+            await until(lambda: service.has_a_place("has-the-place"))
             hurried = await service.post(TEXT, ask(1), x_inferplane_ttft_ms="0.01")
 
             assert hurried.head is not None
