@@ -89,6 +89,10 @@ class OneLoopService:
         views = {view.worker_id: view.health for view in self.router.core.statistics().workers}
         return views.get(name, Health.UNKNOWN)
 
+    def is_free(self, name: str) -> bool:
+        """Say whether a worker is ready and idle; the first word of a ready one may be of its canary prompt."""
+        return self.health(name) is Health.READY and self.view(name).in_flight == 0
+
     def has_a_place(self, request_id: str) -> bool:
         """Say whether a request was placed; a worker in use may have been so by an agent's canary prompt."""
         last = self.router.core.recent(64)
@@ -119,7 +123,7 @@ async def call(pool: UpstreamPool, address: str, path: str, body: object, **head
 async def one_loop_service(
     folder: Path, specs: Sequence[WorkerSpec], *, config: Mapping[str, Any] | None = None
 ) -> AsyncGenerator[OneLoopService]:
-    """Run the service until the block is left; when it begins, every expected worker is ready for the router.
+    """Run the service until the block is left; when it begins, every expected worker is ready for the router and free.
 
     The mode is disaggregated if there is a prefill worker.
     """
@@ -132,7 +136,7 @@ async def one_loop_service(
         client = UpstreamPool()
         stack.push_async_callback(client.close)
         service = OneLoopService(router, client, workers)
-        await until(lambda: all(service.health(spec.name) is Health.READY for spec in specs if spec.expected))
+        await until(lambda: all(service.is_free(spec.name) for spec in specs if spec.expected))
         yield service
 
 
