@@ -84,15 +84,16 @@ class Chronicle:
 
     def _sample(self, service: ServiceView, at: float) -> Happening:
         """Count what came since the sample before."""
-        meters = self._meters.of(service.name)
+        key = service_key(service)
+        meters = self._meters.of(key)
         now = Counter(
             met=meters.streams("both", met=True),
             missed=meters.streams("both", met=False),
             arrived=sum(meters.duration.counts) + int(meters.running.value),
             refused=meters.refusals(),
         )
-        before = self._sampled.get(service.name, Counter())
-        self._sampled[service.name] = now
+        before = self._sampled.get(key, Counter())
+        self._sampled[key] = now
         numbers = {name: float(now[name] - before[name]) for name in now if now[name] != before[name]}
         numbers |= {"queued": float(service.queued), "in_flight": float(service.in_flight)}
         return Happening(at, Kind.LOAD, f"{service.namespace}/{service.name}", numbers=numbers)

@@ -79,7 +79,7 @@ class _Request:
     def _place(self, wish: Wish) -> None:
         self._begun = self._plane.now()
         self._placement = self._plane.place(wish, self._deliver)
-        self._meters.of(wish.model.service.name).running.value += 1
+        self._meters.of(service_key(wish.model.service)).running.value += 1
         if self._found is None:
             self._call.hold()
         else:
@@ -109,7 +109,7 @@ class _Request:
             return
         self._placement = None
         outcome = _outcome(conversation.ending, conversation.status)
-        meters = self._meters.of(placement.wish.model.service.name)
+        meters = self._meters.of(service_key(placement.wish.model.service))
         meters.running.value -= 1
         meters.duration.observe(self._plane.now() - self._begun)
         meters.ended(placement.wish.route.value, OUTCOME_LABELS[outcome])

@@ -200,7 +200,7 @@ class DataPlane:
             _log.exception("a prompt could not be encoded", request_id=wish.request_id)
             encoded = EncodedPrompt(None)
         if isinstance(encoded, EncodedPrompt):
-            self._meters.of(wish.model.service.name).tokenise.observe(self.now() - begun)
+            self._meters.of(service_key(wish.model.service)).tokenise.observe(self.now() - begun)
             self._ask(placement, encoded)
         else:
             self._ask_later(placement, encoded)
@@ -308,7 +308,7 @@ class DataPlane:
             self._on_ask(ask)
         begun = self.now()
         answer = self._core.pick(ask, begun)
-        meters = self._meters.of(wish.model.service.name)
+        meters = self._meters.of(service_key(wish.model.service))
         meters.pick.observe(self.now() - begun)
         if prompt.tokens is not None:
             meters.prompt_tokens.observe(prompt.tokens.size)
@@ -317,7 +317,7 @@ class DataPlane:
     def _take(self, placement: Placement, answer: Answer) -> None:
         if isinstance(answer, Routed):
             placement.known = True
-            meters = self._meters.of(placement.wish.model.service.name)
+            meters = self._meters.of(service_key(placement.wish.model.service))
             meters.predicted_ttft.observe(answer.ttft_s)
             meters.predicted_tpot.observe(answer.tpot_s)
             if placement.queued_at is not None:

@@ -85,7 +85,7 @@ class Forward:
         self._request = request
         self._exchange = exchange
         self._wish = wish
-        self._meters: ServiceMeters = context.meters.of(wish.model.service.name)
+        self._meters: ServiceMeters = context.meters.of(service_key(wish.model.service))
         self._placement: Placement | None = None
         self._routed: Routed | None = None
         self._call: Call | None = None

@@ -51,7 +51,7 @@ class Gateway:
             else:
                 self._post(route, request, exchange)
         except GatewayError as error:
-            self._context.meters.of("").ended("", "bad_request")
+            self._context.meters.of(NO_SERVICE).ended("", "bad_request")
             request_id = request_id_of(request.headers)
             shown = ((b"x-request-id", request_id.encode()),) if request_id else ()
             exchange.respond(answer(error, headers=shown))

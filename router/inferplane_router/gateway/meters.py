@@ -1,11 +1,15 @@
 """The gateway's counters, bound once to each service: what the hot path touches is an attribute and an addition."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from inferplane_router.core.naming import ServiceKey
 from inferplane_router.gateway.attainment import Verdict
 from inferplane_runtime.metrics.catalogue import gateway as names
 from inferplane_runtime.metrics.catalogue import router as core_names
 from inferplane_runtime.metrics.instruments import Cell, Cells, Instruments
+
+NO_SERVICE: Final[ServiceKey] = ("", "")
 
 
 class ServiceMeters:
@@ -30,20 +34,20 @@ class ServiceMeters:
         "ttft",
     )
 
-    def __init__(self, meters: "GatewayMeters", service: str) -> None:
+    def __init__(self, meters: "GatewayMeters", service: ServiceKey) -> None:
         self.service = service
-        self.duration = meters.duration.labels(service)
-        self.ttft = meters.ttft.labels(service)
-        self.tpot = meters.tpot.labels(service)
-        self.itl = meters.itl.labels(service)
-        self.queue = meters.queue.labels(service)
-        self.tokenise = meters.tokenise.labels(service)
-        self.pick = meters.pick.labels(service)
-        self.predicted_ttft = meters.predicted_ttft.labels(service)
-        self.predicted_tpot = meters.predicted_tpot.labels(service)
-        self.prompt_tokens = meters.prompt_tokens.labels(service)
-        self.running = meters.running.labels(service)
-        self.disconnects = meters.disconnects.labels(service)
+        self.duration = meters.duration.labels(*service)
+        self.ttft = meters.ttft.labels(*service)
+        self.tpot = meters.tpot.labels(*service)
+        self.itl = meters.itl.labels(*service)
+        self.queue = meters.queue.labels(*service)
+        self.tokenise = meters.tokenise.labels(*service)
+        self.pick = meters.pick.labels(*service)
+        self.predicted_ttft = meters.predicted_ttft.labels(*service)
+        self.predicted_tpot = meters.predicted_tpot.labels(*service)
+        self.prompt_tokens = meters.prompt_tokens.labels(*service)
+        self.running = meters.running.labels(*service)
+        self.disconnects = meters.disconnects.labels(*service)
         self._outcomes = _Memo(meters.requests, service)
         self._responses = _Memo(meters.responses, service)
         self._judged = _Memo(meters.judged, service)
@@ -78,7 +82,7 @@ class _Memo:
 
     __slots__ = ("_cells", "_known", "_service")
 
-    def __init__(self, cells: Cells, service: str) -> None:
+    def __init__(self, cells: Cells, service: ServiceKey) -> None:
         self._cells = cells
         self._service = service
         self._known: dict[tuple[str, ...], Cell] = {}
@@ -86,7 +90,7 @@ class _Memo:
     def cell(self, *rest: str) -> Cell:
         known = self._known.get(rest)
         if known is None:
-            known = self._known[rest] = self._cells.labels(self._service, *rest)
+            known = self._known[rest] = self._cells.labels(*self._service, *rest)
         return known
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], Cell]]:
@@ -117,9 +121,10 @@ class GatewayMeters:
         self.prompt_tokens = instruments.distributions(names.PROMPT_TOKENS)
         self._rejected = instruments.cells(names.REJECTED)
         self._connections = instruments.cells(names.CONNECTIONS).labels()
-        self._services: dict[str, ServiceMeters] = {}
+        self._services: dict[ServiceKey, ServiceMeters] = {}
 
-    def of(self, service: str) -> ServiceMeters:
+    def of(self, service: ServiceKey) -> ServiceMeters:
+        """Return the meters of a service; `NO_SERVICE` for requests that named none."""
         meters = self._services.get(service)
         if meters is None:
             meters = self._services[service] = ServiceMeters(self, service)

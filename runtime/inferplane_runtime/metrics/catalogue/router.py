@@ -7,7 +7,7 @@ PICKS = counter(
     "router_picks_total", "Picks by outcome: routed, queued, or the reason of a refusal.", labels=("outcome",)
 )
 RETRIED = counter("router_retried_total", "Picks repeated because a worker did not take the request.")
-WORKERS = gauge("router_workers", "Workers by pool and health.", labels=("service", "pool", "health"))
+WORKERS = gauge("router_workers", "Workers by pool and health.", labels=("namespace", "service", "pool", "health"))
 WORKER_IN_FLIGHT = gauge(
     "router_worker_in_flight_requests", "Requests on a worker, as its agent reports.", labels=("worker",)
 )
@@ -28,24 +28,24 @@ TRANSPORT_DEGRADED = gauge(
     "1 when KV moves over a worse transport than the one asked for.",
     labels=("worker", "transport"),
 )
-QUEUED = gauge("router_queued_requests", "Requests that wait for a worker.", labels=("service",))
-IN_FLIGHT = gauge("router_in_flight_requests", "Requests that were routed and have not ended.", labels=("service",))
+QUEUED = gauge("router_queued_requests", "Requests that wait for a worker.", labels=("namespace", "service"))
+IN_FLIGHT = gauge("router_in_flight_requests", "Requests that were routed and have not ended.", labels=("namespace", "service"))
 OBJECTIVE = gauge(
     "router_objective_seconds",
     "Limit of a service's objective: ttft (queue included) or tpot.",
-    labels=("service", "objective"),
+    labels=("namespace", "service", "objective"),
     unit=Unit.SECONDS,
 )
 OBJECTIVE_RATIO = gauge(
     "router_objective_ratio",
     "Share of requests that is to be within the objective.",
-    labels=("service",),
+    labels=("namespace", "service"),
     unit=Unit.RATIO,
 )
 DEVICES = gauge(
     "router_devices",
     "Accelerators (or, without any, machines' shares) that a pool's workers hold, as the service's spec has it.",
-    labels=("service", "pool", "role", "accelerator"),
+    labels=("namespace", "service", "pool", "role", "accelerator"),
 )
 INDEX_BLOCKS = gauge("router_index_blocks", "Unique blocks in the index.")
 INDEX_BYTES = gauge("router_index_size_bytes", "Memory of the index.", unit=Unit.BYTES)
@@ -58,28 +58,28 @@ RESYNCS = counter("router_resyncs_total", "Fresh snapshots asked for after a gap
 PREDICTIONS = counter(
     "router_predictions_total",
     "Finished requests whose predicted cached tokens were compared with the engine's number.",
-    labels=("service", "side", "exact"),
+    labels=("namespace", "service", "side", "exact"),
 )
 PREDICTED_CACHED = counter(
     "router_predicted_cached_tokens_total",
     "Cached tokens that the router predicted, for compared requests.",
-    labels=("service",),
+    labels=("namespace", "service"),
     unit=Unit.TOKENS,
 )
 OBSERVED_CACHED = counter(
     "router_observed_cached_tokens_total",
     "Cached tokens that the engines reported, for compared requests.",
-    labels=("service",),
+    labels=("namespace", "service"),
     unit=Unit.TOKENS,
 )
 PREDICTED_TTFT = histogram(
     "router_predicted_ttft_seconds",
     "Predicted time to first token, queue included.",
     buckets=buckets.TTFT_S,
-    labels=("service",),
+    labels=("namespace", "service"),
 )
 PREDICTED_TPOT = histogram(
-    "router_predicted_tpot_seconds", "Predicted time per output token.", buckets=buckets.TPOT_S, labels=("service",)
+    "router_predicted_tpot_seconds", "Predicted time per output token.", buckets=buckets.TPOT_S, labels=("namespace", "service")
 )
 STREAMS = gauge("router_worker_streams", "Worker streams by state.", labels=("state",))
 STREAM_MESSAGES = counter("router_stream_messages_total", "Messages of worker streams by kind.", labels=("kind",))
