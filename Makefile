@@ -145,8 +145,13 @@ docs: .venv-docs/.complete ## the documentation as a site in .cache/docs, a warn
 	$(UV) pip install --quiet --python .venv-docs/bin/python -r requirements/docs.txt
 	@touch $@
 
+# Asked first: an environment takes minutes, and tells nobody that no cluster can run here.
+.PHONY: able
+able: | prerequisites
+	@$(PYTHON) -m e2e.cluster.machine
+
 .PHONY: e2e
-e2e: .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
+e2e: able .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
 	$(PYTEST) -n $(if $(INFERPLANE_E2E_KUBECONFIG),0,$(LANES)) e2e tests/helm $(ARGS)
 
 # A cluster for looking at things by hand; it lasts until Ctrl-C.

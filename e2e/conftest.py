@@ -18,6 +18,7 @@ import pytest
 import lanes
 from e2e.cluster.access import Access
 from e2e.cluster.binaries import build_missing
+from e2e.cluster.machine import GIVEN, lacks, told
 from e2e.cluster.one_node import OneNode
 from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
 from e2e.cluster.places import REPOSITORY, RUNS
@@ -35,6 +36,15 @@ _COUNTING_LIMIT_S = 900
 LOGS = RUNS / "logs"
 _FAILED = pytest.StashKey[bool]()
 _FIGURES = "e2e figures"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End at once where no cluster can run, instead of failing test by test."""
+    config = session.config
+    if lanes.is_a_lane(config) or config.option.collectonly or os.environ.get(GIVEN):
+        return
+    if missing := lacks():
+        pytest.exit(told(missing), returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -108,7 +118,7 @@ def counted(_counting: Counted | None) -> Counted:
 @pytest.fixture(scope="session")
 def running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Give a running cluster; from here on this process is in its network."""
-    if given := os.environ.get("INFERPLANE_E2E_KUBECONFIG"):
+    if given := os.environ.get(GIVEN):
         yield Cluster.of(Access(Path(given)))
         return
     install_missing(NEEDED)

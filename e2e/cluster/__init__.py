@@ -9,6 +9,7 @@ network policies, no metrics API.
 |---|---|
 | `places` | where things are kept |
 | `alone` | what one process does at a time |
+| `machine` | whether this machine can hold a cluster |
 | `packages`, `binaries` | what the machine must have, what is built |
 | `enclosure` | the namespaces that hold a cluster: it ends when they do |
 | `certificates`, `control_plane`, `node` | the programs and what they are told |

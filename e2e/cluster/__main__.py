@@ -11,6 +11,7 @@ import sys
 import time
 
 from e2e.cluster.binaries import MissingError, build_missing, path_of
+from e2e.cluster.machine import lacks, told
 from e2e.cluster.one_node import OneNode
 from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
 from e2e.images.built import e2e_image
@@ -20,6 +21,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--image", action="store_true", help="build this checkout's image, and give it to the node")
     with_image = bool(parser.parse_args().image)
+    if missing := lacks():
+        sys.stderr.write(f"error: {told(missing)}\n")
+        return 1
     try:
         install_missing({**NEEDED, **(NEEDED_FOR_IMAGES if with_image else {})})
         build_missing()

@@ -27,9 +27,9 @@ from e2e.cluster.binaries import path_of
 
 STATE: Final = Path("/run/state")
 """The run's folder as processes inside see it."""
-_NAMESPACES: Final = ("--mount", "--pid", "--net")
+NAMESPACES: Final = ("--mount", "--pid", "--net")
 _CLONE_NEWNET: Final = 0x40000000
-_CGROUPS: Final = Path("/sys/fs/cgroup")
+CGROUPS: Final = Path("/sys/fs/cgroup")
 _SHARES: Final[Mapping[str, str]] = {"cpu.shares": "10240", "cpu.weight": "1000"}
 """Ten times what a single process has: dozens of processes in one group would share what one gets beside it."""
 _PREPARE: Final = """
@@ -76,7 +76,7 @@ class Enclosure:
         """
         folder.mkdir(parents=True, exist_ok=True)
         command = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--fork", "--kill-child=KILL", "--mount-proc"]
-        command += [*_NAMESPACES, "--propagation=private", "--", str(path_of("pause"))]
+        command += [*NAMESPACES, "--propagation=private", "--", str(path_of("pause"))]
         with (folder / "enclosure.log").open("wb") as log:
             init = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         enclosure = cls(folder, address, name, init, child_of(init), os.open("/proc/self/ns/net", os.O_RDONLY))
@@ -89,7 +89,7 @@ class Enclosure:
 
     def inside(self, command: Sequence[str | Path]) -> list[str]:
         """Return the command line that runs `command` in the namespaces."""
-        return ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", *map(str, command)]
+        return ["nsenter", "--target", str(self.pid), *NAMESPACES, "--", *map(str, command)]
 
     def run(
         self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, stdin: bytes = b""
@@ -142,18 +142,18 @@ def child_of(process: subprocess.Popen[bytes], limit_s: float = 10) -> int:
     raise EnclosureError(f"{process.args!r} started nothing in {limit_s} s")
 
 
-def _hierarchies() -> Iterator[Path]:
+def hierarchies(root: Path = CGROUPS) -> Iterator[Path]:
     """Yield the roots of control groups: one, or with version 1 of them one for each controller."""
-    if (_CGROUPS / "cgroup.controllers").exists():
-        yield _CGROUPS
+    if (root / "cgroup.controllers").exists():
+        yield root
     else:
-        yield from (path for path in _CGROUPS.iterdir() if path.is_dir() and path.name != "unified")
+        yield from (path for path in root.iterdir() if path.is_dir() and path.name != "unified")
 
 
 def _places_of_groups() -> Iterator[Path]:
     """Yield where groups may be left: those made here, and what runtimes make beside version 1 of them."""
-    yield from _hierarchies()
-    if (beside := _CGROUPS / "unified").is_dir():
+    yield from hierarchies()
+    if (beside := CGROUPS / "unified").is_dir():
         yield beside
 
 
@@ -163,11 +163,11 @@ def group_names(prefix: str) -> set[str]:
 
 
 def _make_groups(name: str) -> None:
-    for root in _hierarchies():
+    for root in hierarchies():
         group = root / name
         group.mkdir(exist_ok=True)
         for inherited in ("cpuset.cpus", "cpuset.mems"):
-            if root != _CGROUPS and (root / inherited).exists():
+            if root != CGROUPS and (root / inherited).exists():
                 (group / inherited).write_text((root / inherited).read_text())
         for share, weight in _SHARES.items():
             if (group / share).exists():

@@ -18,6 +18,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "iptables": "iptables",
     "nft": "nftables",
     "ip": "iproute2",
+    "sysctl": "procps",
     "openssl": "openssl",
 }
 NEEDED_FOR_IMAGES: Final[Mapping[str, str]] = {"dockerd": "docker.io", "debootstrap": "debootstrap"}
@@ -30,13 +31,21 @@ def install_missing(needed: Mapping[str, str] = NEEDED) -> None:
             _install(needed)
 
 
+def why_not_installed(needed: Mapping[str, str] = NEEDED) -> str:
+    """Return which packages are missing and cannot be installed from here, and how they would be; "" for none."""
+    missing = _missing(needed)
+    if not missing or (os.geteuid() == 0 and shutil.which("apt-get")):
+        return ""
+    return f"{' '.join(missing)}; on Debian: sudo apt-get install --yes --no-install-recommends {' '.join(missing)}"
+
+
 def _install(needed: Mapping[str, str]) -> None:
     missing = _missing(needed)
     if not missing:
         return
+    if why := why_not_installed(needed):
+        raise MissingError(f"missing on this machine: {why}")
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise MissingError(f"missing on this machine: {' '.join(missing)}; on Debian: sudo {' '.join(command)}")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for step in (["apt-get", "update", "-q"], command):
         subprocess.run(step, env=quiet, check=True, stdout=subprocess.DEVNULL)
