@@ -77,6 +77,70 @@ def test_a_lost_stream_forgets_others_and_gives_ours_a_deadline() -> None:
     assert table.next_expiry() == 15.0
 
 
+def test_what_an_agent_says_late_of_a_request_that_was_released_does_not_put_it_back() -> None:
+    table = LoadTable(epoch=EPOCH)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.release(0, "a", 1.0)
+    for entry in (accepted("a"), prefill_done("a")):
+        table.report(0, entry, decodes=True)
+    table.replace(range(1), [accepted("a")], decodes=True)
+
+    assert table.in_flight(0) == 0
+    assert not np.any(table.rows)
+
+
+def test_after_the_last_word_of_a_released_request_its_name_stands_for_another() -> None:
+    table = LoadTable(epoch=EPOCH)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.release(0, "a", 1.0)
+    table.report(0, finished("a"), decodes=True)
+    table.report(0, accepted("a"), decodes=True)  # placed by another process of this router
+
+    assert table.in_flight(0) == 1
+
+
+def test_a_request_placed_again_where_it_was_released_counts() -> None:
+    table = LoadTable(epoch=EPOCH)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.release(0, "a", 1.0)
+    table.expect(0, "a", prompt=100, uncached=60, now=1.0)
+    table.report(0, accepted("a"), decodes=True)
+
+    assert table.in_flight(0) == 1
+
+
+def test_a_request_released_after_its_end_was_told_leaves_nothing_to_look_out_for() -> None:
+    table = LoadTable(epoch=EPOCH)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.report(0, finished("a"), decodes=True)
+    table.release(0, "a", 1.0)
+    table.report(0, accepted("a"), decodes=True)
+
+    assert table.in_flight(0) == 1
+
+
+def test_a_fall_back_that_prefills_a_request_released_elsewhere_counts() -> None:
+    table = LoadTable(epoch=EPOCH)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.release(0, "a", 1.0)
+    table.report(1, accepted("a"), decodes=False)
+
+    assert table.in_flight(1) == 1
+
+
+def test_late_words_are_looked_out_for_as_long_as_an_entry_may_be_unconfirmed() -> None:
+    table = LoadTable(epoch=EPOCH, unconfirmed_s=10.0)
+    table.expect(0, "a", prompt=100, uncached=60, now=0.0)
+    table.release(0, "a", 1.0)
+    table.expire(10.9)
+    table.report(0, accepted("a"), decodes=True)
+    assert table.in_flight(0) == 0
+
+    table.expire(11.0)
+    table.report(0, accepted("a"), decodes=True)
+    assert table.in_flight(0) == 1
+
+
 actions = st.lists(
     st.tuples(
         st.sampled_from(("expect", "accept", "prefill", "finish", "release", "drop", "expire")),
@@ -105,7 +169,7 @@ def test_nothing_is_left_when_every_request_has_ended(  # noqa: C901  # a table 
             case "finish":
                 table.report(slot, finished(name, epoch=epoch), decodes=True)
             case "release":
-                table.release(slot, name)
+                table.release(slot, name, float(number))
             case "drop":
                 table.drop(slot)
             case _:

@@ -4,14 +4,17 @@ Problem: a router must count what it has just sent, before the worker says so, a
 Idea: entries are keyed by (router epoch, request id), as agents report them: our own entry is replaced by the report
 of the same request, another router's is added, and FINISHED removes either.  An entry that its agent never confirms
 expires.  A client may use an id again before the agent has told the end of its last request, so a nonce says of which
-one a report is.  Trade-off: sums are kept incrementally, one entry at a time.
+one a report is.  Whoever passes an answer on sees its end before the agent's words of it arrive, so what we have
+released is remembered for a while: an agent that only now tells of its acceptance does not put it back.
+Trade-off: sums are kept incrementally, one entry at a time.
 Invariant: the row of a slot is the sum over its entries.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -38,6 +41,14 @@ class _Entry:
     """When it goes unless the agent confirms it; infinity once it has."""
 
 
+class _Over(NamedTuple):
+    """A request that was released."""
+
+    nonce: int
+    until: float
+    """How long late words about it are looked out for."""
+
+
 class LoadTable:
     """Loads of the targets of one service."""
 
@@ -49,6 +60,10 @@ class LoadTable:
         """The same numbers: single ones are read and written faster this way."""
         self._entries: dict[int, dict[Key, _Entry]] = {}
         self._due: list[tuple[float, int, Key]] = []
+        self._over: dict[int, dict[str, _Over]] = {}
+        """Requests of ours that we released and whose end the agents have not told, by slot and id."""
+        self._passing: deque[tuple[float, int, str]] = deque()
+        """When those are forgotten, the oldest first."""
 
     def reserve(self, slots: int) -> None:
         if slots > self.rows.shape[0]:
@@ -61,6 +76,8 @@ class LoadTable:
         key = (self._epoch, request_id)
         expires = now + self._unconfirmed_s
         prefilling = uncached > 0
+        if over := self._over.get(slot):
+            over.pop(request_id, None)
         self._put(slot, key, _Entry(prompt, uncached, 0, prefilling, decodes=True, nonce=nonce, expires=expires))
         heapq.heappush(self._due, (expires, slot, key))
 
@@ -72,8 +89,9 @@ class LoadTable:
         if reported.phase == worker_pb2.LOAD_PHASE_FINISHED:
             if not another:
                 self._take(slot, key)
+                self._forget(slot, reported)
             return
-        if another and key[0] == self._epoch:
+        if key[0] == self._epoch and (another or (known is None and self._is_over(slot, reported))):
             return  # of a request of ours that is over
         if reported.phase not in {worker_pb2.LOAD_PHASE_ACCEPTED, worker_pb2.LOAD_PHASE_PREFILL_DONE}:
             return
@@ -95,9 +113,13 @@ class LoadTable:
             ),
         )
 
-    def release(self, slot: int, request_id: str) -> None:
-        """Drop our own entry of a request, confirmed or not."""
-        self._take(slot, (self._epoch, request_id))
+    def release(self, slot: int, request_id: str, now: float) -> None:
+        """Drop our own entry of a request, confirmed or not; what its agent says of it later counts no more."""
+        entry = self._take(slot, (self._epoch, request_id))
+        if entry is not None:
+            until = now + self._unconfirmed_s
+            self._over.setdefault(slot, {})[request_id] = _Over(entry.nonce, until)
+            self._passing.append((until, slot, request_id))
 
     def replace(self, slots: range, entries: Iterable[worker_pb2.LoadEntry], *, decodes: bool) -> None:
         """Take a snapshot: what the agent had confirmed and does not name any more is gone."""
@@ -121,6 +143,7 @@ class LoadTable:
 
     def drop(self, slot: int) -> None:
         self._entries.pop(slot, None)
+        self._over.pop(slot, None)
         self.rows[slot] = 0
 
     def expire(self, now: float) -> None:
@@ -129,6 +152,11 @@ class LoadTable:
             entry = self._entries.get(slot, {}).get(key)
             if entry is not None and entry.expires == expires:
                 self._take(slot, key)
+        while self._passing and self._passing[0][0] <= now:
+            until, slot, request_id = self._passing.popleft()
+            over = self._over.get(slot, {}).get(request_id)
+            if over is not None and over.until == until:
+                del self._over[slot][request_id]
 
     def next_expiry(self) -> float | None:
         return self._due[0][0] if self._due else None
@@ -153,11 +181,21 @@ class LoadTable:
         entries[key] = entry
         self._add(slot, entry, 1)
 
-    def _take(self, slot: int, key: Key) -> None:
+    def _take(self, slot: int, key: Key) -> _Entry | None:
         entries = self._entries.get(slot)
         entry = None if entries is None else entries.pop(key, None)
         if entry is not None:
             self._add(slot, entry, -1)
+        return entry
+
+    def _is_over(self, slot: int, reported: worker_pb2.LoadEntry) -> bool:
+        over = self._over.get(slot, {}).get(reported.request_id)
+        return over is not None and not _differ(over.nonce, reported.nonce)
+
+    def _forget(self, slot: int, reported: worker_pb2.LoadEntry) -> None:
+        """Look out no more for late words about a request: this was the last."""
+        if reported.router_epoch == self._epoch and self._is_over(slot, reported):
+            del self._over[slot][reported.request_id]
 
     def _add(self, slot: int, entry: _Entry, sign: int) -> None:
         sums = self._sums

@@ -345,7 +345,7 @@ class Service:
     def _release(self, request_id: str, now: float, *, keep_predictions: bool) -> None:
         flight = self.flights.pop(request_id)
         for slot in flight.slots:
-            self.fleet.load.release(slot, request_id)
+            self.fleet.load.release(slot, request_id, now)
             if (space := self.fleet.space_at(slot)) is None:
                 continue
             if not keep_predictions:
