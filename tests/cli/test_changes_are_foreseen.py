@@ -14,6 +14,7 @@ from inferplane.kube.preview import LAST_APPLIED, Preview, patch
 from inferplane.kube.testing import FakeCluster, merged
 from inferplane.testing import Call
 from inferplane_operator.reconcile.change import Change
+from inferplane_operator.reconcile.targets import FREEZE
 from inferplane_operator.reconcile.testing import FakeCluster as Operated
 
 FILE: dict[str, Any] = {
@@ -41,8 +42,9 @@ PLURALS = {
 
 
 def applied(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as it is right after `kubectl apply`."""
-    annotations = {LAST_APPLIED: json.dumps(document)}
+    """Return an object as it is right after `kubectl apply`, which keeps a file that has no annotations with {}."""
+    kept: dict[str, Any] = {**document, "metadata": {"annotations": {}, **document["metadata"]}}
+    annotations = {LAST_APPLIED: json.dumps(kept)}
     return copy.deepcopy({**document, "metadata": {**document["metadata"], "annotations": annotations}})
 
 
@@ -98,6 +100,18 @@ def test_a_field_that_the_file_has_no_more_is_removed(call_cluster: Call, tmp_pa
     said = diff(call_cluster, tmp_path, {"slo": {}})
 
     assert '~ spec.slo.ttft: "800ms" -> (none)' in said
+
+
+def test_an_apply_does_not_thaw_a_frozen_service(
+    call_cluster: Call, cluster: FakeCluster, world: Operated, tmp_path: Path
+) -> None:
+    world.service["metadata"]["annotations"][FREEZE] = "until the incident is over"
+    cluster.add("inferenceservices", world.service)
+    said = diff(call_cluster, tmp_path, {"engine": {"type": "sim", "args": ["--seed=3"]}})
+
+    assert f"annotations.{FREEZE}" not in said
+    assert "the service is frozen" in said
+    assert "Pods end:     none" in said
 
 
 def test_served_names_that_change_are_told(call_cluster: Call, tmp_path: Path) -> None:

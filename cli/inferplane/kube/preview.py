@@ -58,7 +58,15 @@ def preview(cluster: Cluster, document: Object, namespace: str) -> Preview:
     applied = None if before is None else annotation(before, LAST_APPLIED)
     if before is None or applied is None:
         return Preview(before, change(cluster, path, document, APPLY_PATCH, dry_run=True, force=True))
-    return Preview(before, merge(cluster, path, patch(_read(applied), document), dry_run=True))
+    return Preview(before, merge(cluster, path, patch(_read(applied), _annotated(document)), dry_run=True))
+
+
+def _annotated(document: Object) -> Object:
+    """Return a file's document as one with annotations: `kubectl apply` adds its own, so they are never removed whole.
+
+    A file without any would else seem to take away those of others: a freeze, a pause.
+    """
+    return {**document, "metadata": {"annotations": {}, **part(document, "metadata")}}
 
 
 def _read(applied: str) -> Object:
