@@ -17,7 +17,7 @@ import pytest
 
 import lanes
 from e2e.cluster.access import Access
-from e2e.cluster.binaries import build_missing
+from e2e.cluster.binaries import MissingError, build_missing
 from e2e.cluster.machine import GIVEN, lacks, told
 from e2e.cluster.one_node import OneNode
 from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
@@ -39,12 +39,17 @@ _FIGURES = "e2e figures"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End at once where no cluster can run, instead of failing test by test."""
+    """End at once where no cluster can run; have its programs before any lane begins: tests/helm uses one of them."""
     config = session.config
     if lanes.is_a_lane(config) or config.option.collectonly or os.environ.get(GIVEN):
         return
     if missing := lacks():
         pytest.exit(told(missing), returncode=pytest.ExitCode.USAGE_ERROR)
+    try:
+        install_missing(NEEDED)
+        build_missing()
+    except MissingError as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,8 +100,6 @@ def _counting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     if not any("counted" in getattr(item, "fixturenames", ()) for item in request.session.items):
         yield None
         return
-    install_missing(NEEDED)
-    build_missing()
     counting = Counted.begin(_of_all_lanes(request.config, tmp_path_factory) / "counted")
     yield counting
     counting.end(patience_s=_COUNTING_LIMIT_S if lanes.is_a_lane(request.config) else 0)  # another lane may want it
@@ -121,8 +124,6 @@ def running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if given := os.environ.get(GIVEN):
         yield Cluster.of(Access(Path(given)))
         return
-    install_missing(NEEDED)
-    build_missing()
     node = OneNode.start()
     try:
         yield Cluster.of(node.access, node)

@@ -29,6 +29,7 @@ import orjson
 from lightkube.config.kubeconfig import KubeConfig
 
 from e2e.cluster.access import Access
+from e2e.cluster.administrator import Administrator
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.binaries import build_missing, path_of
 from e2e.cluster.certificates import Identity
@@ -72,7 +73,7 @@ def plane() -> Generator[Plane]:
         found = Plane(certificates.path(f"{ADMIN.name}.kubeconfig"), operator, folder / "log" / "audit.log")
         parts.etcd.start()
         parts.api_server.start()
-        parts.api_server.await_(lambda: _says_ready(found.kubeconfig), limit_s=_LIMIT_S)
+        parts.api_server.await_(Administrator.of(certificates).finds_ready, limit_s=_LIMIT_S)
         parts.controllers.start()
         yield found
     finally:
@@ -80,13 +81,9 @@ def plane() -> Generator[Plane]:
         shutil.rmtree(folder)
 
 
-def _says_ready(kubeconfig: Path) -> bool:
-    return _kubectl(kubeconfig, "get", "--raw", "/readyz", check=False) == "ok"
-
-
-def _kubectl(kubeconfig: Path, *arguments: str, stdin: str = "", check: bool = True) -> str:
+def _kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
     found = Access(kubeconfig).try_kubectl(*arguments, stdin=stdin)
-    if check and found.returncode:
+    if found.returncode:
         raise RuntimeError(f"kubectl {' '.join(arguments)}: {found.stderr}")
     return found.stdout
 

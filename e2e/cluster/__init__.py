@@ -13,6 +13,7 @@ network policies, no metrics API.
 | `packages`, `binaries` | what the machine must have, what is built |
 | `enclosure` | the namespaces that hold a cluster: it ends when they do |
 | `certificates`, `control_plane`, `node` | the programs and what they are told |
+| `administrator` | asks an API server |
 | `one_node` | all of it: start, stop, restart a part |
 | `audit` | what the API server wrote down |
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from e2e.cluster.enclosure import Enclosure, child_of
 
-POLL_S = 0.02
+POLL_S = 0.1
+"""To look may take a process, whose CPU would be missing where it is waited for."""
 _COLLECT_SELDOM = {"GOGC": "400"}
 """For programs in Go: CPUs are what tests wait for, not memory."""
 

@@ -4,19 +4,17 @@ The thread that starts a cluster is in its network from then on, and so are the 
 port-forwards and browsers reach Services and Pods by their addresses, and nothing of a test is on the host's network.
 """
 
-import json
 import os
 import shutil
-import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from e2e.cluster.access import Access
+from e2e.cluster.administrator import Administrator
 from e2e.cluster.archive import one_file_image
 from e2e.cluster.binaries import path_of
 from e2e.cluster.certificates import Certificates
@@ -25,7 +23,6 @@ from e2e.cluster.control_plane import (
     ADDRESS,
     ADMIN,
     NODE,
-    SERVER,
     SERVICES,
     ControlPlane,
     control_plane,
@@ -50,6 +47,7 @@ class OneNode:
     certificates: Certificates
     control_plane: ControlPlane
     node: Node
+    administrator: Administrator
 
     @classmethod
     def start(cls) -> Self:
@@ -60,7 +58,8 @@ class OneNode:
         try:
             enclosure.enter_network()
             certificates = make_certificates(folder / "pki")
-            cluster = cls(enclosure, certificates, control_plane(enclosure), node(enclosure))
+            administrator = Administrator.of(certificates)
+            cluster = cls(enclosure, certificates, control_plane(enclosure), node(enclosure), administrator)
             cluster._start()
         except BaseException:
             enclosure.end()  # the folder stays until the next start, for whoever wants to know why
@@ -97,7 +96,7 @@ class OneNode:
         """Start it again; it is ready on return."""
         server = self.control_plane.api_server
         server.start()
-        server.await_(self.api_is_ready)
+        server.await_(self.administrator.finds_ready)
 
     def import_image(self, archive: Path) -> None:
         """Give the node an image; containerd reads the archive through a link into the run's folder."""
@@ -119,29 +118,13 @@ class OneNode:
         """Return a command line of containerd's client, to be run in the enclosure."""
         return ["ctr", "--address", str(SOCKET), "--namespace", "k8s.io", *arguments]
 
-    def api_is_ready(self) -> bool:
-        return bool(self.get("/readyz", bytes) == b"ok")
-
-    def get(self, path: str, read: Callable[[bytes], Any] = json.loads) -> Any:
-        """Ask the API server as administrator; None while there is no good answer."""
-        try:
-            with urllib.request.urlopen(SERVER + path, context=self._tls(), timeout=5) as answer:  # noqa: S310 - https
-                return read(answer.read())
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return None
-
-    def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.certificates.path("ca.crt"))
-        context.load_cert_chain(self.certificates.path("admin.crt"), self.certificates.path("admin.key"))
-        return context
-
     def _start(self) -> None:
         plane, node = self.control_plane, self.node
         for early in (plane.etcd, plane.api_server, node.containerd):
             early.start()
         node.containerd.await_(self._containerd_answers)
         self._import_pause()
-        plane.api_server.await_(self.api_is_ready)
+        plane.api_server.await_(self.administrator.finds_ready)
         # earlier they would meet an API server without its own roles, and wait long before they ask again
         for late in (plane.controllers, plane.scheduler, node.kubelet, node.proxy, node.dns):
             late.start()
@@ -159,10 +142,10 @@ class OneNode:
         return self.enclosure.run(self.ctr("version")).returncode == 0
 
     def _has_service_account(self) -> bool:
-        return self.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+        return self.administrator.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def _node_is_ready(self) -> bool:
-        found: dict[str, Any] = self.get(f"/api/v1/nodes/{NODE}") or {}
+        found: dict[str, Any] = self.administrator.get(f"/api/v1/nodes/{NODE}") or {}
         conditions: list[dict[str, str]] = found.get("status", {}).get("conditions", [])
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 T = TypeVar("T")
-_POLL_S: Final = 0.1
+_SHORTEST_S: Final = 0.1
+_LONGEST_S: Final = 0.5
+_SHARE: Final = 0.05
+"""Of the time waited so far is the pause before the next look: each costs the API server what Pods need to start."""
 
 
 class NeverHappenedError(AssertionError):
@@ -14,10 +17,11 @@ class NeverHappenedError(AssertionError):
 
 def until(look: Callable[[], T], limit_s: float = 60, *, what: str = "") -> T:
     """Return what `look` gives as soon as it is true; the exception quotes what it gave last."""
-    deadline = time.monotonic() + limit_s
+    began = time.monotonic()
     while True:
         if seen := look():
             return seen
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > limit_s:
             raise NeverHappenedError(f"{what or look.__name__}: not after {limit_s:g} s; last seen: {seen!r}")
-        time.sleep(_POLL_S)
+        time.sleep(min(_LONGEST_S, max(_SHORTEST_S, _SHARE * waited)))
