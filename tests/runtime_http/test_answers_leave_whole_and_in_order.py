@@ -1,5 +1,6 @@
 """The server's side of a connection, on a transport in memory: order, framing, deadlines, pressure, closing."""
 
+import errno
 import itertools
 from collections.abc import Callable
 
@@ -295,6 +296,20 @@ def test_a_refused_client_that_still_sends_is_read_until_it_stops_so_that_it_see
 
     assert client.transport.is_closing()
     assert client.statuses == [413]
+
+
+def test_an_answer_to_a_client_that_has_just_gone_is_no_fault_of_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_connected() -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    world = World()
+    client = world.connect()
+    monkeypatch.setattr(client.transport, "write_eof", not_connected)
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    world.seen[0][1].respond(Response(200))
+
+    assert client.transport.aborted
+    assert client.statuses == [200]
 
 
 def test_one_connection_too_many_is_told_so() -> None:

@@ -399,7 +399,10 @@ class ServerConnection(asyncio.Protocol):
             if not self._reading:
                 self._reading = True
                 self.transport.resume_reading()
-            self.transport.write_eof()
+            try:
+                self.transport.write_eof()
+            except OSError:  # the client has gone, which the loop tells only in its next round: nobody reads an answer
+                self.transport.abort()
         else:
             self._close()
 
