@@ -107,7 +107,8 @@ def _sides(workers: Sequence[Document]) -> str:
 
 def _hits(it: Document, decisions: Sequence[Document]) -> str:
     """Return the share of the last prompts' tokens that were expected in caches."""
-    routed = [each for each in decisions if each["service"] == it["name"] and each["decode"]]
+    place = it["namespace"], it["name"]
+    routed = [each for each in decisions if (each["namespace"], each["service"]) == place and each["decode"]]
     asked = sum(each["promptTokens"] for each in routed)
     return _percent(sum(each["hitTokens"] for each in routed) / asked if asked else None)
 

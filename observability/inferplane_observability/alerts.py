@@ -5,19 +5,21 @@ Each says what a person would have to find out otherwise, and where to look; tho
 
 from typing import Final
 
-from inferplane_observability.rule_values import Alert, Group, Severity
+from inferplane_observability.rule_values import SERVICE, Alert, Group, Severity
 from inferplane_runtime.metrics.catalogue import agent, kube_operator, kv_store, planner, router
 
 _MINUTE: Final = 60.0
+_NAMED: Final = "{{ $labels.namespace }}/{{ $labels.service }}"
+_POOL: Final = "{{ $labels.namespace }}/{{ $labels.pool }}"
 _CONDITION: Final = kube_operator.SERVICE_CONDITION.name
 
 ROUTING: Final = (
     Alert(
         "InferplaneNoWorkers",
-        f"max by (service) ({router.OBJECTIVE_RATIO.name}) unless on (service) "
-        f'(max by (service) ({router.WORKERS.name}{{health="ready"}}) > 0)',
+        f"max by ({SERVICE}) ({router.OBJECTIVE_RATIO.name}) unless on ({SERVICE}) "
+        f'(max by ({SERVICE}) ({router.WORKERS.name}{{health="ready"}}) > 0)',
         Severity.PAGE,
-        "{{ $labels.service }} has no worker that takes requests.",
+        f"{_NAMED} has no worker that takes requests.",
         "no-workers",
         wait_s=2 * _MINUTE,
     ),
@@ -25,15 +27,15 @@ ROUTING: Final = (
         "InferplaneRequestsFail",
         "inferplane:requests_failed:ratio_rate5m > 0.05",
         Severity.PAGE,
-        "{{ $value | humanizePercentage }} of the answers of {{ $labels.service }} are errors of the server.",
+        f"{{{{ $value | humanizePercentage }}}} of the answers of {_NAMED} are errors of the server.",
         "requests-fail",
         wait_s=2 * _MINUTE,
     ),
     Alert(
         "InferplaneWorkersNotReady",
-        f'sum by (service, pool) (max by (service, pool, health) ({router.WORKERS.name}{{health!="ready"}})) > 0',
+        f'sum by ({SERVICE}, pool) (max by ({SERVICE}, pool, health) ({router.WORKERS.name}{{health!="ready"}})) > 0',
         Severity.TICKET,
-        "{{ $value }} workers of {{ $labels.pool }} are there and take no requests.",
+        f"{{{{ $value }}}} workers of {_POOL} are there and take no requests.",
         "workers-not-ready",
         wait_s=15 * _MINUTE,
     ),
@@ -49,8 +51,7 @@ ROUTING: Final = (
         "InferplanePredictionsWrong",
         "abs(inferplane:prefix_prediction_error:ratio_rate5m) > 0.2",
         Severity.TICKET,
-        "Cached tokens of {{ $labels.service }} differ from what the router predicted by "
-        "{{ $value | humanizePercentage }}.",
+        f"Cached tokens of {_NAMED} differ from what the router predicted by {{{{ $value | humanizePercentage }}}}.",
         "predictions-wrong",
         wait_s=15 * _MINUTE,
     ),
@@ -75,39 +76,39 @@ ROUTING: Final = (
 WORKERS: Final = (
     Alert(
         "InferplaneCorruption",
-        f"sum by (service, pool) (increase({agent.CANARY_FAILURES.name}[10m])) > 0 "
-        f"or max by (service, pool) ({agent.DISTRUSTED_PEERS.name}) > 0",
+        f"sum by ({SERVICE}, pool) (increase({agent.CANARY_FAILURES.name}[10m])) > 0 "
+        f"or max by ({SERVICE}, pool) ({agent.DISTRUSTED_PEERS.name}) > 0",
         Severity.PAGE,
-        "An engine of {{ $labels.pool }} gave a wrong answer to a prompt whose answer is known.",
+        f"An engine of {_POOL} gave a wrong answer to a prompt whose answer is known.",
         "corruption",
     ),
     Alert(
         "InferplaneStoredBlocksCorrupt",
-        f"sum by (service, pool, tier) (increase({kv_store.CORRUPT.name}[10m])) > 0",
+        f"sum by ({SERVICE}, pool, tier) (increase({kv_store.CORRUPT.name}[10m])) > 0",
         Severity.TICKET,
-        "Blocks that workers of {{ $labels.pool }} read from {{ $labels.tier }} were damaged; they were not used.",
+        f"Blocks that workers of {_POOL} read from {{{{ $labels.tier }}}} were damaged; they were not used.",
         "corruption",
     ),
     Alert(
         "InferplaneEventGaps",
-        f'sum by (service, pool) (increase({agent.KV_EVENT_GAPS.name}{{closed="no"}}[10m])) > 0',
+        f'sum by ({SERVICE}, pool) (increase({agent.KV_EVENT_GAPS.name}{{closed="no"}}[10m])) > 0',
         Severity.TICKET,
-        "Engines of {{ $labels.pool }} lost events of their cache that no replay brought back.",
+        f"Engines of {_POOL} lost events of their cache that no replay brought back.",
         "event-gaps",
     ),
     Alert(
         "InferplaneHandoffsFail",
-        f"sum by (service, cause) (rate({agent.HANDOFF_FAILURES.name}[5m])) > 0.1",
+        f"sum by ({SERVICE}, cause) (rate({agent.HANDOFF_FAILURES.name}[5m])) > 0.1",
         Severity.TICKET,
-        "Hand-offs of {{ $labels.service }} fail: {{ $labels.cause }}.",
+        f"Hand-offs of {_NAMED} fail: {{{{ $labels.cause }}}}.",
         "handoffs-fail",
         wait_s=5 * _MINUTE,
     ),
     Alert(
         "InferplaneTransportDegraded",
-        f"max by (service, pool, transport) ({agent.TRANSPORT_DEGRADED.name}) > 0",
+        f"max by ({SERVICE}, pool, transport) ({agent.TRANSPORT_DEGRADED.name}) > 0",
         Severity.TICKET,
-        "KV of {{ $labels.pool }} moves over {{ $labels.transport }}, which is not what was asked for.",
+        f"KV of {_POOL} moves over {{{{ $labels.transport }}}}, which is not what was asked for.",
         "transport-degraded",
         wait_s=10 * _MINUTE,
     ),
@@ -116,25 +117,25 @@ WORKERS: Final = (
 PLANNING: Final = (
     Alert(
         "InferplanePlannerStuck",
-        f"sum by (service) (increase({planner.DECISIONS.name}[10m])) == 0",
+        f"sum by ({SERVICE}) (increase({planner.DECISIONS.name}[10m])) == 0",
         Severity.TICKET,
-        "The planner has decided nothing about {{ $labels.service }} for ten minutes.",
+        f"The planner has decided nothing about {_NAMED} for ten minutes.",
         "planner-stuck",
         wait_s=5 * _MINUTE,
     ),
     Alert(
         "InferplaneWorkersPending",
-        f'max by (service) ({planner.VERDICT.name}{{verdict="Pending"}}) == 1',
+        f'max by ({SERVICE}) ({planner.VERDICT.name}{{verdict="Pending"}}) == 1',
         Severity.TICKET,
-        "Workers of {{ $labels.service }} wait for devices.",
+        f"Workers of {_NAMED} wait for devices.",
         "workers-pending",
         wait_s=10 * _MINUTE,
     ),
     Alert(
         "InferplaneObjectiveOutOfReach",
-        f'max by (service, verdict) ({planner.VERDICT.name}{{verdict=~"Unattainable|Limited|Budget"}}) == 1',
+        f'max by ({SERVICE}, verdict) ({planner.VERDICT.name}{{verdict=~"Unattainable|Limited|Budget"}}) == 1',
         Severity.TICKET,
-        "The planner cannot keep the objective of {{ $labels.service }}: {{ $labels.verdict }}.",
+        f"The planner cannot keep the objective of {_NAMED}: {{{{ $labels.verdict }}}}.",
         "objective-out-of-reach",
         wait_s=15 * _MINUTE,
     ),
@@ -143,17 +144,17 @@ PLANNING: Final = (
 OPERATOR: Final = (
     Alert(
         "InferplaneServiceNotReady",
-        f'max by (namespace, service) ({_CONDITION}{{condition="Ready",status!="True"}}) == 1',
+        f'max by ({SERVICE}) ({_CONDITION}{{condition="Ready",status!="True"}}) == 1',
         Severity.TICKET,
-        "{{ $labels.namespace }}/{{ $labels.service }} is not Ready.",
+        f"{_NAMED} is not Ready.",
         "service-not-ready",
         wait_s=15 * _MINUTE,
     ),
     Alert(
         "InferplaneServiceDegraded",
-        f'max by (namespace, service) ({_CONDITION}{{condition="Degraded",status="True"}}) == 1',
+        f'max by ({SERVICE}) ({_CONDITION}{{condition="Degraded",status="True"}}) == 1',
         Severity.TICKET,
-        "{{ $labels.namespace }}/{{ $labels.service }} serves with less than was asked for.",
+        f"{_NAMED} serves with less than was asked for.",
         "service-not-ready",
         wait_s=15 * _MINUTE,
     ),

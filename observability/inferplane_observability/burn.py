@@ -9,7 +9,7 @@ Trade-off: a window must hold some scrapes, so a short W gets longer short windo
 Invariant: an alert can always fire: no threshold asks for more misses than there are requests.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,8 +88,8 @@ class Burn:
             name=f"Inferplane{title}BudgetBurns",
             expr=f"{long} > {limit}\nand ignoring(windows) {short} > {limit}\nand on() ({heard})",
             severity=pace.severity,
-            summary=f"{self.service} misses its {title} {pace.burn:g} times as often as its objective allows, "
-            f"over {duration(self.span_s(pace.long))}.",
+            summary=f"{self.namespace}/{self.service} misses its {title} {pace.burn:g} times as often as its objective "
+            f"allows, over {duration(self.span_s(pace.long))}.",
             runbook="budget-burns",
             labels={**self._labels(objective), "pace": f"{pace.burn:g}"},
         )
@@ -98,8 +98,7 @@ class Burn:
         return {"namespace": self.namespace, "service": self.service, "objective": objective}
 
     def _recorded(self, objective: str, windows: float) -> str:
-        named = {**self._labels(objective), "windows": f"{windows:.4g}"}
-        return MISSED + "{" + ",".join(f'{name}="{value}"' for name, value in named.items()) + "}"
+        return MISSED + _selector({**self._labels(objective), "windows": f"{windows:.4g}"})
 
     def _missed(self, objective: str, windows: float) -> str:
         span = self.span_s(windows)
@@ -108,8 +107,12 @@ class Burn:
         return f"({self._sum(objective, span, met='no')} or {every} * 0) / {every}"
 
     def _sum(self, objective: str, span_s: float, *, met: str = "", how: str = "rate") -> str:
-        chosen = f'service="{self.service}",objective="{objective}"' + (f',met="{met}"' if met else "")
-        return f"sum({how}({gateway.SLO_REQUESTS.name}{{{chosen}}}[{duration(span_s)}]))"
+        judged = {**self._labels(objective), **({"met": met} if met else {})}
+        return f"sum({how}({gateway.SLO_REQUESTS.name}{_selector(judged)}[{duration(span_s)}]))"
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
 def service_groups(service: InferenceService, *, scrape_s: float = 15.0) -> tuple[Group, ...]:

@@ -69,7 +69,7 @@ def _labels() -> Iterator[str]:
 
 def _recorded() -> Iterator[str]:
     yield "## Recording rules\n"
-    yield "`service`, `pool` and `role` of agents' series come from the scrape configuration.\n"
+    yield "`namespace`, `service`, `pool` and `role` of agents' series come from the scrape configuration.\n"
     yield "| name | expression |\n|---|---|"
     for rule in RULES:
         yield f"| `{rule.record}` | `{rule.expr.replace('|', chr(92) + '|')}` |"

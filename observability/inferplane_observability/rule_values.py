@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 RUNBOOKS: Final = "docs/runbooks"
+SERVICE: Final = "namespace, service"
+"""What tells a service: two namespaces may each have one of the same name."""
 Document = dict[str, Any]
 
 

@@ -18,28 +18,28 @@ class Meters:
         self._tpot = instruments.cells(names.PREDICTED_TPOT)
         self._attainment = instruments.cells(names.ATTAINMENT)
 
-    def forget(self, service: str) -> None:
+    def forget(self, namespace: str, service: str) -> None:
         """Show nothing any more of a service that has gone."""
         for role in ("prefill", "decode", "lent"):
-            self._workers.forget(service, role)
+            self._workers.forget(namespace, service, role)
         for verdict in Verdict:
-            self._verdict.forget(service, verdict.value)
+            self._verdict.forget(namespace, service, verdict.value)
         for move in Move:
-            self._decisions.forget(service, move.value)
+            self._decisions.forget(namespace, service, move.value)
         for cells in (self._rate, self._cost, self._ttft, self._tpot, self._attainment):
-            cells.forget(service)
+            cells.forget(namespace, service)
 
     def decided(self, sight: Sight, seen: Observations, plan: Plan) -> None:
         """Show a plan, and what was met so far."""
-        service = sight.service
+        place = sight.place
         for role, count in (("prefill", plan.prefill), ("decode", plan.decode), ("lent", plan.lent)):
-            self._workers.labels(service, role).set(count)
+            self._workers.labels(*place, role).set(count)
         for verdict in Verdict:
-            self._verdict.labels(service, verdict.value).set(float(verdict is plan.verdict))
-        self._decisions.labels(service, plan.move.value).inc()
-        self._rate.labels(service).set(plan.rate_per_s)
-        self._cost.labels(service).set(plan.cost_per_hour)
-        self._ttft.labels(service).set(plan.ttft_s if plan.ttft_s is not None else float("inf"))
-        self._tpot.labels(service).set(plan.tpot_s if plan.tpot_s is not None else float("inf"))
+            self._verdict.labels(*place, verdict.value).set(float(verdict is plan.verdict))
+        self._decisions.labels(*place, plan.move.value).inc()
+        self._rate.labels(*place).set(plan.rate_per_s)
+        self._cost.labels(*place).set(plan.cost_per_hour)
+        self._ttft.labels(*place).set(plan.ttft_s if plan.ttft_s is not None else float("inf"))
+        self._tpot.labels(*place).set(plan.tpot_s if plan.tpot_s is not None else float("inf"))
         if seen.measured is not None:
-            self._attainment.labels(service).set(seen.measured.attainment)
+            self._attainment.labels(*place).set(seen.measured.attainment)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from inferplane_api.catalogue import CatalogueService, WorkerRole
 from inferplane_api.proto.worker_pb2 import WorkerMessage
 from inferplane_router.core.facade import Routing
+from inferplane_router.core.naming import service_key
 from inferplane_router.core.values import KvMode, Statistics, WorkerView
 from inferplane_router.streams.worker_stream import StreamObserver
 from inferplane_runtime.clock import Clock
@@ -26,10 +27,10 @@ class CoreMeters:
             cells.clear()
         self._totals(seen)
         for service in seen.services:
-            self._cells[names.QUEUED.name].labels(service.name).set(service.queued)
-            self._cells[names.IN_FLIGHT.name].labels(service.name).set(service.in_flight)
+            self._cells[names.QUEUED.name].labels(service.namespace, service.name).set(service.queued)
+            self._cells[names.IN_FLIGHT.name].labels(service.namespace, service.name).set(service.in_flight)
             self._objective(service.settings)
-        settings = {(service.namespace, service.name): service.settings for service in seen.services}
+        settings = {service_key(service.settings): service.settings for service in seen.services}
         for worker in seen.workers:
             self._worker(worker)
             self._devices(worker, settings.get((worker.namespace, worker.service)))
@@ -51,28 +52,28 @@ class CoreMeters:
 
     def _objective(self, service: CatalogueService) -> None:
         for objective, limit_s in (("ttft", service.ttft_s), ("tpot", service.tpot_s)):
-            self._cells[names.OBJECTIVE.name].labels(service.name, objective).set(limit_s)
-        self._cells[names.OBJECTIVE_RATIO.name].labels(service.name).set(service.percentile / 100.0)
+            self._cells[names.OBJECTIVE.name].labels(*service_key(service), objective).set(limit_s)
+        self._cells[names.OBJECTIVE_RATIO.name].labels(*service_key(service)).set(service.percentile / 100.0)
 
     def _devices(self, worker: WorkerView, service: CatalogueService | None) -> None:
         if service is not None:
             pool = service.prefill if worker.role == WorkerRole.PREFILL else service.decode
-            cell = self._cells[names.DEVICES.name].labels(worker.service, worker.pool, worker.role, pool.accelerator)
-            cell.inc(pool.devices)
+            labels = (*service_key(service), worker.pool, worker.role, pool.accelerator)
+            self._cells[names.DEVICES.name].labels(*labels).inc(pool.devices)
 
     def _worker(self, worker: WorkerView) -> None:
-        cells, name = self._cells, worker.worker_id
-        cells[names.WORKERS.name].labels(worker.service, worker.pool, worker.health.value).inc()
+        cells, name, service = self._cells, worker.worker_id, (worker.namespace, worker.service)
+        cells[names.WORKERS.name].labels(*service, worker.pool, worker.health.value).inc()
         cells[names.WORKER_IN_FLIGHT.name].labels(name).set(worker.in_flight)
         cells[names.WORKER_UNCACHED.name].labels(name).set(worker.uncached_tokens)
         cells[names.WORKER_BLOCKS.name].labels(name).set(worker.blocks)
         cells[names.WORKER_EXACT.name].labels(name, worker.mismatch.value).set(worker.kv_mode is KvMode.EXACT)
         cells[names.TRANSPORT_DEGRADED.name].labels(name, worker.transport).set(worker.transport_degraded)
         exact, others = worker.exact_predictions, worker.predictions - worker.exact_predictions
-        cells[names.PREDICTIONS.name].labels(worker.service, worker.role, "yes").inc(exact)
-        cells[names.PREDICTIONS.name].labels(worker.service, worker.role, "no").inc(others)
-        cells[names.PREDICTED_CACHED.name].labels(worker.service).inc(worker.predicted_tokens)
-        cells[names.OBSERVED_CACHED.name].labels(worker.service).inc(worker.observed_tokens)
+        cells[names.PREDICTIONS.name].labels(*service, worker.role, "yes").inc(exact)
+        cells[names.PREDICTIONS.name].labels(*service, worker.role, "no").inc(others)
+        cells[names.PREDICTED_CACHED.name].labels(*service).inc(worker.predicted_tokens)
+        cells[names.OBSERVED_CACHED.name].labels(*service).inc(worker.observed_tokens)
 
 
 _SHOWN = (

@@ -35,8 +35,8 @@ def state() -> dict[str, Any]:
     console = Console(Surroundings(core, meters, clock, lambda: "", NO_SIBLINGS))
     console.keep_sampling()
     for number in range(20):
-        meters.of("chat").judged(Verdict(ttft=number > 0, tpot=True), priority=0, tenant="")
-        meters.of("chat").ttft.observe(0.15)
+        meters.of(("default", "chat")).judged(Verdict(ttft=number > 0, tpot=True), priority=0, tenant="")
+        meters.of(("default", "chat")).ttft.observe(0.15)
     core.pick(ask(core, "r1", prompt(1, 64)), 0.0)
     clock.advance(SAMPLE_S)
     console.keep_sampling()

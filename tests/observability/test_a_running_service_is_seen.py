@@ -57,6 +57,7 @@ spec:
   scaling: {mode: advise}
   drainTimeout: 5s
 """
+NAMED = {"namespace": "default", "service": "seen"}
 LIMIT_S = 90.0
 STOPPED_S = 6.0
 AT_ONCE = 4
@@ -193,7 +194,7 @@ def seen(
     service = LocalService.start(manifest, folder / "state")
     try:
         service.wait_ready(LIMIT_S)
-        of_service = {"service": "seen", "pool": "seen-decode", "role": "decode"}
+        of_service = {**NAMED, "pool": "seen-decode", "role": "decode"}
         targets = [*service_targets(service), Target("operator", operator_address, {})]
         targets.append(Target("store", store_address, of_service))
         server = RealPrometheus.start(prometheus, folder, targets, rules(manifest))
@@ -212,7 +213,7 @@ def service_targets(service: LocalService) -> list[Target]:
     status = service.ready_status()
     planner = yaml.safe_load(service.state.planner_config.read_text("utf-8"))["listen"]["metrics"]
     agents = [
-        Target("agent", worker.metrics, {"service": "seen", "pool": worker.pool, "role": worker.role})
+        Target("agent", worker.metrics, {**NAMED, "pool": worker.pool, "role": worker.role})
         for worker in status.workers
     ]
     return [Target("router", status.metrics, {}), Target("planner", planner, {}), *agents]
@@ -231,7 +232,7 @@ def page(seen: Seen, component: str) -> str:
 
 def asked(expr: str) -> str:
     """Fill in what Grafana fills in."""
-    return expr.replace("$__rate_interval", "30s").replace("$service", ".*")
+    return expr.replace("$__rate_interval", "30s").replace("$namespace", ".*").replace("$service", ".*")
 
 
 def wrong_in(text: str) -> list[str]:

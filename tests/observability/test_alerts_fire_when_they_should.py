@@ -19,7 +19,7 @@ SERVICE = InferenceService.model_validate(
     {
         "apiVersion": "inferplane.dev/v1alpha1",
         "kind": "InferenceService",
-        "metadata": {"name": "chat"},
+        "metadata": {"namespace": "a", "name": "chat"},
         "spec": {
             "model": {"name": "m"},
             "engine": {"type": "sim"},
@@ -28,64 +28,63 @@ SERVICE = InferenceService.model_validate(
         },
     }
 )
+_OF = 'namespace="a",service="chat"'
 RULES = rule_file((recording.GROUP, *alerts.GROUPS, *service_groups(SERVICE, scrape_s=60)))
 GOOD = {
-    'inferplane_router_objective_ratio{service="chat"}': "0.99x60",
-    'inferplane_router_workers{service="chat",pool="chat-decode",health="ready"}': "2x60",
+    f"inferplane_router_objective_ratio{{{_OF}}}": "0.99x60",
+    f'inferplane_router_workers{{{_OF},pool="chat-decode",health="ready"}}': "2x60",
     'inferplane_router_worker_kv_exact{worker="a/w",cause="none"}': "1x60",
     "inferplane_router_event_loop_delay_seconds": "0.001x60",
-    'inferplane_gateway_responses_total{service="chat",status="200"}': "0+60x60",
-    'inferplane_gateway_slo_requests_total{service="chat",objective="ttft",priority="normal",tenant="",met="yes"}': (
+    f'inferplane_gateway_responses_total{{{_OF},status="200"}}': "0+60x60",
+    f'inferplane_gateway_slo_requests_total{{{_OF},objective="ttft",priority="normal",tenant="",met="yes"}}': (
         "0+60x60"
     ),
-    'inferplane_gateway_slo_requests_total{service="chat",objective="ttft",priority="normal",tenant="",met="no"}': (
-        "0x60"
-    ),
-    'inferplane_agent_canary_failures_total{service="chat",pool="chat-decode"}': "0x60",
-    'inferplane_agent_distrusted_prefill_workers{service="chat",pool="chat-decode"}': "0x60",
-    'inferplane_planner_decisions_total{service="chat",move="stay"}': "0+4x60",
-    'inferplane_planner_verdict{service="chat",verdict="Pending"}': "0x60",
-    'inferplane_operator_service_condition{namespace="a",service="chat",condition="Ready",status="True"}': "1x60",
+    f'inferplane_gateway_slo_requests_total{{{_OF},objective="ttft",priority="normal",tenant="",met="no"}}': "0x60",
+    f'inferplane_agent_canary_failures_total{{{_OF},pool="chat-decode"}}': "0x60",
+    f'inferplane_agent_distrusted_prefill_workers{{{_OF},pool="chat-decode"}}': "0x60",
+    f'inferplane_planner_decisions_total{{{_OF},move="stay"}}': "0+4x60",
+    f'inferplane_planner_verdict{{{_OF},verdict="Pending"}}': "0x60",
+    f'inferplane_operator_service_condition{{{_OF},condition="Ready",status="True"}}': "1x60",
     "inferplane_operator_leading": "1x60",
 }
-MISSED = 'inferplane_gateway_slo_requests_total{service="chat",objective="%s",priority="normal",tenant="",met="no"}'
+MISSED = f'inferplane_gateway_slo_requests_total{{{_OF},objective="%s",priority="normal",tenant="",met="no"}}'
 FAULTS = {
     # Half of the streams miss from the 20th minute on.
     "InferplaneTTFTBudgetBurns": {MISSED % "ttft": "0x19 0+60x41"},
     "InferplaneTPOTBudgetBurns": {MISSED % "tpot": "0x19 0+60x41"},
-    "InferplaneNoWorkers": {'inferplane_router_workers{service="chat",pool="chat-decode",health="ready"}': "2x19 0x41"},
-    "InferplaneRequestsFail": {'inferplane_gateway_responses_total{service="chat",status="503"}': "0x19 0+10x41"},
-    "InferplaneWorkersNotReady": {'inferplane_router_workers{service="chat",pool="p",health="starting"}': "1x60"},
+    "InferplaneNoWorkers": {f'inferplane_router_workers{{{_OF},pool="chat-decode",health="ready"}}': "2x19 0x41"},
+    "InferplaneRequestsFail": {f'inferplane_gateway_responses_total{{{_OF},status="503"}}': "0x19 0+10x41"},
+    "InferplaneWorkersNotReady": {f'inferplane_router_workers{{{_OF},pool="p",health="starting"}}': "1x60"},
     "InferplaneKVRoutingUnhealthy": {
         'inferplane_router_worker_kv_exact{worker="a/x",cause="hash_seed"}': "0x60",
     },
     "InferplanePredictionsWrong": {
-        'inferplane_router_predicted_cached_tokens_total{service="chat"}': "0+100x60",
-        'inferplane_router_observed_cached_tokens_total{service="chat"}': "0+50x60",
+        f"inferplane_router_predicted_cached_tokens_total{{{_OF}}}": "0+100x60",
+        f"inferplane_router_observed_cached_tokens_total{{{_OF}}}": "0+50x60",
     },
     "InferplaneStreamsBreak": {'inferplane_router_stream_failures_total{worker="a/w"}': "0+2x60"},
     "InferplaneRouterLoopLate": {"inferplane_router_event_loop_delay_seconds": "0.5x60"},
     "InferplaneCorruption": {
-        'inferplane_agent_canary_failures_total{service="chat",pool="chat-decode"}': "0x55 1x5",
+        f'inferplane_agent_canary_failures_total{{{_OF},pool="chat-decode"}}': "0x55 1x5",
     },
     "InferplaneStoredBlocksCorrupt": {
-        'inferplane_kvstore_corrupt_blocks_total{service="chat",pool="p",store="s",tier="ssd"}': "0x55 1x5",
+        f'inferplane_kvstore_corrupt_blocks_total{{{_OF},pool="p",store="s",tier="ssd"}}': "0x55 1x5",
     },
     "InferplaneEventGaps": {
-        'inferplane_agent_kv_event_gaps_total{service="chat",pool="chat-decode",closed="no"}': "0x55 1x5",
+        f'inferplane_agent_kv_event_gaps_total{{{_OF},pool="chat-decode",closed="no"}}': "0x55 1x5",
     },
-    "InferplaneHandoffsFail": {'inferplane_agent_handoff_failures_total{service="chat",cause="lost"}': "0+30x60"},
+    "InferplaneHandoffsFail": {f'inferplane_agent_handoff_failures_total{{{_OF},cause="lost"}}': "0+30x60"},
     "InferplaneTransportDegraded": {
-        'inferplane_agent_transport_degraded{service="chat",pool="p",transport="tcp"}': "1x60",
+        f'inferplane_agent_transport_degraded{{{_OF},pool="p",transport="tcp"}}': "1x60",
     },
-    "InferplanePlannerStuck": {'inferplane_planner_decisions_total{service="chat",move="stay"}': "0+4x30 120x30"},
-    "InferplaneWorkersPending": {'inferplane_planner_verdict{service="chat",verdict="Pending"}': "1x60"},
-    "InferplaneObjectiveOutOfReach": {'inferplane_planner_verdict{service="chat",verdict="Limited"}': "1x60"},
+    "InferplanePlannerStuck": {f'inferplane_planner_decisions_total{{{_OF},move="stay"}}': "0+4x30 120x30"},
+    "InferplaneWorkersPending": {f'inferplane_planner_verdict{{{_OF},verdict="Pending"}}': "1x60"},
+    "InferplaneObjectiveOutOfReach": {f'inferplane_planner_verdict{{{_OF},verdict="Limited"}}': "1x60"},
     "InferplaneServiceNotReady": {
-        'inferplane_operator_service_condition{namespace="a",service="chat",condition="Ready",status="False"}': "1x60",
+        f'inferplane_operator_service_condition{{{_OF},condition="Ready",status="False"}}': "1x60",
     },
     "InferplaneServiceDegraded": {
-        'inferplane_operator_service_condition{namespace="a",service="chat",condition="Degraded",status="True"}': "1x60"
+        f'inferplane_operator_service_condition{{{_OF},condition="Degraded",status="True"}}': "1x60"
     },
     "InferplaneOperatorNotLeading": {"inferplane_operator_leading": "0x60"},
     "InferplaneOperatorFails": {
@@ -143,3 +142,19 @@ def test_every_other_alert_fires_on_its_fault(promtool: Path, tmp_path: Path) ->
     series = {name: values for fault in others.values() for name, values in fault.items()}
 
     assert ran(promtool, tmp_path, GOOD | series, dict.fromkeys(others, 1)) == ""
+
+
+@pytest.mark.slow
+def test_a_namesake_in_another_namespace_burns_nobody_elses_budget(promtool: Path, tmp_path: Path) -> None:
+    theirs = {name.replace('namespace="a"', 'namespace="b"'): values for name, values in FAULTS[BURNS[0]].items()}
+
+    assert ran(promtool, tmp_path, GOOD | theirs, {}) == ""
+
+
+@pytest.mark.slow
+def test_a_service_without_workers_is_not_hidden_by_its_namesake(promtool: Path, tmp_path: Path) -> None:
+    theirs = {
+        name.replace('namespace="a"', 'namespace="b"'): values for name, values in GOOD.items() if "router_" in name
+    }
+
+    assert ran(promtool, tmp_path, GOOD | theirs | FAULTS["InferplaneNoWorkers"], {"InferplaneNoWorkers": 1}) == ""

@@ -168,7 +168,7 @@ class Account:
 def test_load_is_sampled_every_five_seconds_as_what_came_since(tmp_path: Path) -> None:
     account = Account(tmp_path)
     account.look()
-    meters = account.meters.of("s")
+    meters = account.meters.of(("default", "s"))
     meters.duration.observe(0.1)
     meters.ended("chat", "refused")
     account.look(1.0)

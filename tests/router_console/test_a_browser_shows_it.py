@@ -38,8 +38,8 @@ def console() -> Console:
     shown = Console(Surroundings(core, meters, clock, lambda: "", NO_SIBLINGS))
     for missed in (0, 3, 1, 0):
         for number in range(10):
-            meters.of("chat").judged(Verdict(ttft=number >= missed, tpot=True), priority=0, tenant="")
-            meters.of("chat").ttft.observe(0.15)
+            meters.of(("default", "chat")).judged(Verdict(ttft=number >= missed, tpot=True), priority=0, tenant="")
+            meters.of(("default", "chat")).ttft.observe(0.15)
         clock.advance(SAMPLE_S)
         shown.keep_sampling()
     for name in ("first", "second", "third"):

@@ -31,7 +31,7 @@ class Shown:
         self.console = Console(Surroundings(self.core, self.meters, self.clock, lambda: "", others, processes))
 
     def streams(self, *, met: int, missed: int) -> None:
-        meters = self.meters.of("chat")
+        meters = self.meters.of(("default", "chat"))
         for within in [True] * met + [False] * missed:
             meters.judged(Verdict(ttft=within, tpot=True), priority=0, tenant="")
             meters.ttft.observe(0.15 if within else 2.5)

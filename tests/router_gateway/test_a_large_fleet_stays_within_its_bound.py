@@ -18,6 +18,13 @@ from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_runtime.metrics.labels import Fleet, series
 
 FLEET = Fleet(services=10, pools=20, workers=100, tenants=50)
+
+
+def place(service: int) -> tuple[str, str]:
+    """Name every second service as the one before it, in another namespace."""
+    return f"n{service % 2}", f"s{service // 2}"
+
+
 _NAME = re.compile(rb"^(inferplane_[a-z_]+?)(_bucket|_sum|_count)?\{")
 
 
@@ -28,7 +35,9 @@ def test_the_widest_metric_stays_within_the_bound_that_is_stated_for_it() -> Non
         for tenant in range(FLEET.tenants):
             for priority in range(-3, 4):
                 for met in (True, False, None):
-                    meters.of(f"s{service}").judged(Verdict(ttft=met, tpot=met), priority=priority, tenant=f"t{tenant}")
+                    meters.of(place(service)).judged(
+                        Verdict(ttft=met, tpot=met), priority=priority, tenant=f"t{tenant}"
+                    )
     name = gateway.SLO_REQUESTS.name.encode()
     shown = sum(line.startswith(name + b"{") for line in page(instruments.registry).splitlines())
 
@@ -37,11 +46,15 @@ def test_the_widest_metric_stays_within_the_bound_that_is_stated_for_it() -> Non
 
 def catalogue() -> Catalogue:
     return Catalogue(
-        services=tuple(CatalogueService(name=f"s{it}", served_names=(f"m{it}",)) for it in range(FLEET.services)),
+        services=tuple(
+            CatalogueService(namespace=place(it)[0], name=place(it)[1], served_names=(f"m{it}",))
+            for it in range(FLEET.services)
+        ),
         workers=tuple(
             CatalogueWorker(
-                worker_id=f"default/w{it}",
-                service=f"s{it % FLEET.services}",
+                worker_id=f"n{it % 2}/w{it}",
+                namespace=place(it % FLEET.services)[0],
+                service=place(it % FLEET.services)[1],
                 pool=f"pool{it % FLEET.pools}",
                 role=WorkerRole.DECODE,
                 revision="r",
@@ -59,7 +72,7 @@ def test_every_metric_of_a_router_stays_within_its_bound() -> None:
     core.apply_catalogue(catalogue(), 0.0)
     meters, core_meters = GatewayMeters(instruments), CoreMeters(instruments, core)
     for service in range(FLEET.services):
-        mine = meters.of(f"s{service}")
+        mine = meters.of(place(service))
         for route in Route:
             for outcome in OUTCOME_LABELS.values():
                 mine.ended(route.value, outcome)

@@ -98,9 +98,11 @@ def test_events_pass_through_as_they_come_and_the_ends_meet() -> None:
 
     assert exchange.ended
     assert world.outcomes == [wire.OUTCOME_OK]
-    assert world.metric('inferplane_gateway_requests_total{outcome="ok",route="chat",service="s"} 1.0')
-    assert world.metric('inferplane_gateway_running_requests{service="s"} 0.0')
-    assert world.metric('inferplane_gateway_ttft_seconds_count{service="s"} 1.0')
+    assert world.metric(
+        'inferplane_gateway_requests_total{namespace="default",outcome="ok",route="chat",service="s"} 1.0'
+    )
+    assert world.metric('inferplane_gateway_running_requests{namespace="default",service="s"} 0.0')
+    assert world.metric('inferplane_gateway_ttft_seconds_count{namespace="default",service="s"} 1.0')
 
 
 def test_the_clients_id_goes_in_and_out_and_a_duplicate_gets_another() -> None:
@@ -226,7 +228,7 @@ def test_a_refusal_of_the_router_has_its_status_and_a_time_to_come_again(reason:
     assert exchange.head.headers.get(b"retry-after") == b"3"
     assert orjson.loads(exchange.body)["error"]["code"] == reason.value
     assert world.core.completed == []
-    assert world.metric('inferplane_gateway_running_requests{service="s"} 0.0')
+    assert world.metric('inferplane_gateway_running_requests{namespace="default",service="s"} 0.0')
 
 
 def test_an_engine_error_passes_with_status_and_body_untouched() -> None:
@@ -280,7 +282,7 @@ def test_a_client_that_goes_cancels_the_engines_work() -> None:
 
     assert world.last.cancelled
     assert world.outcomes == [wire.OUTCOME_CLIENT_GONE]
-    assert world.metric('inferplane_gateway_disconnects_total{service="s"} 1.0')
+    assert world.metric('inferplane_gateway_disconnects_total{namespace="default",service="s"} 1.0')
 
 
 def test_a_slow_client_pauses_the_worker() -> None:
@@ -427,7 +429,9 @@ def test_however_workers_and_client_behave_there_is_one_answer_and_one_completio
         play(world, exchange, event)
 
     assert len(world.core.completed) == (1 if exchange.closed else 0)
-    assert world.metric(f'inferplane_gateway_running_requests{{service="s"}} {0.0 if exchange.closed else 1.0}')
+    assert world.metric(
+        f'inferplane_gateway_running_requests{{namespace="default",service="s"}} {0.0 if exchange.closed else 1.0}'
+    )
 
 
 def play(world: World, exchange: RecordedExchange, event: str) -> None:

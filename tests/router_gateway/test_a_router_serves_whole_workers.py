@@ -74,7 +74,10 @@ def test_a_conversation_is_handed_off_streamed_counted_and_explained(tmp_path: P
 
         metrics = await call(client, f"127.0.0.1:{app.metrics.port}", "/metrics", None)
 
-        assert b'inferplane_gateway_requests_total{outcome="ok",route="chat",service="s"} 2.0' in metrics.body
+        assert (
+            b'inferplane_gateway_requests_total{namespace="default",outcome="ok",route="chat",service="s"} 2.0'
+            in metrics.body
+        )
         assert b'inferplane_router_worker_streams{state="connected"} 2.0' in metrics.body
 
     run(tmp_path, scenario)

@@ -98,7 +98,7 @@ def test_a_wider_limit_never_misses_what_a_narrow_one_met(one: Course, ttft_s: f
 
 def test_priorities_are_counted_in_three_bands_however_many_clients_invent() -> None:
     instruments = Instruments()
-    meters = GatewayMeters(instruments).of("s")
+    meters = GatewayMeters(instruments).of(("default", "s"))
     for priority in (-7, -1, 0, 1, 999):
         meters.judged(Verdict(ttft=True, tpot=None), priority=priority, tenant="")
     bands = {
@@ -115,7 +115,7 @@ def test_priorities_are_counted_in_three_bands_however_many_clients_invent() -> 
 def test_a_miss_is_shown_as_zero_before_the_first_one() -> None:
     """A rate sees the difference of two samples: a series that begins with a miss has none."""
     instruments = Instruments()
-    GatewayMeters(instruments).of("s").judged(Verdict(ttft=True, tpot=None), priority=0, tenant="")
+    GatewayMeters(instruments).of(("default", "s")).judged(Verdict(ttft=True, tpot=None), priority=0, tenant="")
     shown = {
         (sample.labels["objective"], sample.labels["met"]): sample.value
         for family in instruments.registry.collect()

@@ -109,7 +109,7 @@ def process(routed: float, *, generation: float, delay: float, in_flight: float)
     instruments.cells(names.CATALOGUE_GENERATION).labels().set(generation)
     instruments.cells(names.LOOP_DELAY).labels().set(delay)
     instruments.cells(names.WORKER_IN_FLIGHT).labels("w").set(in_flight)
-    instruments.distributions(gateway_names.TTFT).labels("s").observe(routed)
+    instruments.distributions(gateway_names.TTFT).labels("ns", "s").observe(routed)
     return merging.read(merging.written(merging.counted(instruments.registry)))
 
 
@@ -124,8 +124,8 @@ def test_metrics_of_all_processes_are_those_of_one_router() -> None:
     assert "inferplane_router_catalogue_generation 4.0" in shown
     assert "inferplane_router_event_loop_delay_seconds 0.3" in shown
     assert 'inferplane_router_worker_in_flight_requests{worker="w"} 4.0' in shown
-    assert 'ttft_seconds_count{service="s"} 3.0' in shown
-    assert 'ttft_seconds_sum{service="s"} 7.0' in shown
+    assert 'ttft_seconds_count{namespace="ns",service="s"} 3.0' in shown
+    assert 'ttft_seconds_sum{namespace="ns",service="s"} 7.0' in shown
 
 
 def test_one_process_alone_keeps_its_metrics() -> None:

@@ -15,6 +15,7 @@ from grafana_foundation_sdk.builders import timeseries as timeseries_builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common, dashboard
 
+from inferplane_observability.dashboards.expressions import chosen
 from inferplane_observability.dashboards.panel_values import GRID, HEIGHT, Board, Good, Panel, Query, Row, Show
 from inferplane_runtime.metrics.catalogue import router
 
@@ -29,7 +30,7 @@ def draw(board: Board) -> str:
     made = made.tags(["inferplane"]).readonly().time("now-1h", "now").refresh("30s")
     made = made.tooltip(dashboard.DashboardCursorSync.CROSSHAIR).with_variable(_sources())
     if board.of_services:
-        made = made.with_variable(_services())
+        made = made.with_variable(_choice("namespace", "")).with_variable(_choice("service", 'namespace=~"$namespace"'))
     for number, (row, y, panels) in enumerate(_placed(board)):
         made.with_row(dashboard_builder.Row(row.title).grid_pos(dashboard.GridPos(h=1, w=GRID, x=0, y=y)))
         for index, (panel, position) in enumerate(panels):
@@ -106,8 +107,8 @@ def _sources() -> dashboard_builder.DatasourceVariable:
     return dashboard_builder.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
 
 
-def _services() -> dashboard_builder.QueryVariable:
-    made = dashboard_builder.QueryVariable("service").label("Service").datasource(_SOURCE)
-    made = made.query(f"label_values({router.OBJECTIVE_RATIO.name}, service)")
+def _choice(label: str, among: str) -> dashboard_builder.QueryVariable:
+    made = dashboard_builder.QueryVariable(label).label(label.capitalize()).datasource(_SOURCE)
+    made = made.query(f"label_values({router.OBJECTIVE_RATIO.name}{chosen(among) if among else ''}, {label})")
     made = made.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
     return made.multi(True).include_all(True).all_value(".*")  # noqa: FBT003 - the library's

@@ -9,7 +9,9 @@ from typing import Final
 from inferplane_runtime.metrics.spec import Kind, MetricSpec
 
 RATE: Final = "$__rate_interval"
-OF_SERVICE: Final = 'service=~"$service"'
+OF_SERVICE: Final = 'namespace=~"$namespace",service=~"$service"'
+NAMED: Final = "{{namespace}}/{{service}}"
+"""A service in a legend."""
 
 
 def chosen(*matchers: str) -> str:

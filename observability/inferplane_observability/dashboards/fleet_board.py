@@ -2,8 +2,17 @@
 
 from typing import Final
 
-from inferplane_observability.dashboards.expressions import OF_SERVICE, largest, none_is_zero, quantile, rate, total
+from inferplane_observability.dashboards.expressions import (
+    NAMED,
+    OF_SERVICE,
+    largest,
+    none_is_zero,
+    quantile,
+    rate,
+    total,
+)
 from inferplane_observability.dashboards.panel_values import Board, Good, Panel, Query, Row, Show
+from inferplane_observability.rule_values import SERVICE
 from inferplane_runtime.metrics.catalogue import gateway, planner, router
 
 _ATTAINED: Final = "inferplane:slo_attainment:ratio_rate5m"
@@ -19,7 +28,7 @@ BOARD: Final = Board(
                     "Within both objectives",
                     "Share of streams within their TTFT and TPOT limits, over five minutes.",
                     "percentunit",
-                    (Query(f'{_ATTAINED}{{objective="both",{OF_SERVICE}}}', "{{service}}"),),
+                    (Query(f'{_ATTAINED}{{objective="both",{OF_SERVICE}}}', NAMED),),
                     Show.NUMBER,
                     good=Good.HIGH,
                     bounds=(0.95, 0.99),
@@ -29,14 +38,14 @@ BOARD: Final = Board(
                     "Goodput",
                     "Streams a second that were within both limits.",
                     "reqps",
-                    (Query(f"inferplane:goodput:rate5m{{{OF_SERVICE}}}", "{{service}}"),),
+                    (Query(f"inferplane:goodput:rate5m{{{OF_SERVICE}}}", NAMED),),
                     Show.NUMBER,
                 ),
                 Panel(
                     "Answers that failed",
                     "Share of answers with a status of 5xx, over five minutes.",
                     "percentunit",
-                    (Query(f"inferplane:requests_failed:ratio_rate5m{{{OF_SERVICE}}}", "{{service}}"),),
+                    (Query(f"inferplane:requests_failed:ratio_rate5m{{{OF_SERVICE}}}", NAMED),),
                     Show.NUMBER,
                     good=Good.LOW,
                     bounds=(0.05, 0.01),
@@ -47,10 +56,10 @@ BOARD: Final = Board(
                     "Share of streams within each limit, and the share that was promised.",
                     "percentunit",
                     (
-                        Query(f"{_ATTAINED}{{{OF_SERVICE}}}", "{{service}} {{objective}}"),
+                        Query(f"{_ATTAINED}{{{OF_SERVICE}}}", NAMED + " {{objective}}"),
                         Query(
-                            largest(router.OBJECTIVE_RATIO, "service", OF_SERVICE),
-                            "objective {{service}}",
+                            largest(router.OBJECTIVE_RATIO, SERVICE, OF_SERVICE),
+                            f"objective {NAMED}",
                             objective=True,
                         ),
                     ),
@@ -62,10 +71,10 @@ BOARD: Final = Board(
                     "From the complete request to the first piece of a stream, queue included.",
                     "s",
                     (
-                        Query(quantile(0.99, gateway.TTFT, "service", OF_SERVICE), "{{service}}"),
+                        Query(quantile(0.99, gateway.TTFT, SERVICE, OF_SERVICE), NAMED),
                         Query(
-                            largest(router.OBJECTIVE, "service", 'objective="ttft"', OF_SERVICE),
-                            "objective {{service}}",
+                            largest(router.OBJECTIVE, SERVICE, 'objective="ttft"', OF_SERVICE),
+                            f"objective {NAMED}",
                             objective=True,
                         ),
                     ),
@@ -80,26 +89,26 @@ BOARD: Final = Board(
                     "Requests",
                     "Requests that ended, by service.",
                     "reqps",
-                    (Query(rate(gateway.REQUESTS, "service", OF_SERVICE), "{{service}}"),),
+                    (Query(rate(gateway.REQUESTS, SERVICE, OF_SERVICE), NAMED),),
                 ),
                 Panel(
                     "Output tokens",
                     "Tokens a second that agents sent, over five minutes.",
                     "short",
-                    (Query(f"inferplane:output_tokens:rate5m{{{OF_SERVICE}}}", "{{service}}"),),
+                    (Query(f"inferplane:output_tokens:rate5m{{{OF_SERVICE}}}", NAMED),),
                 ),
                 Panel(
                     "Prompt tokens from a cache",
                     "Share of prompt tokens that were not computed.",
                     "percentunit",
-                    (Query(f"inferplane:prefix_hit:ratio_rate5m{{{OF_SERVICE}}}", "{{service}}"),),
+                    (Query(f"inferplane:prefix_hit:ratio_rate5m{{{OF_SERVICE}}}", NAMED),),
                     most=1,
                 ),
                 Panel(
                     "Waiting in routers",
                     "Requests that wait for a worker.",
                     "short",
-                    (Query(total(router.QUEUED, "service", OF_SERVICE), "{{service}}"),),
+                    (Query(total(router.QUEUED, SERVICE, OF_SERVICE), NAMED),),
                 ),
                 Panel(
                     "By tenant and priority",
@@ -108,7 +117,7 @@ BOARD: Final = Board(
                     (
                         Query(
                             f"inferplane:goodput_by_tenant:rate5m{{{OF_SERVICE}}}",
-                            "{{service}} {{tenant}} {{priority}}",
+                            NAMED + " {{tenant}} {{priority}}",
                         ),
                     ),
                     width=16,
@@ -122,7 +131,12 @@ BOARD: Final = Board(
                     "Workers",
                     "Workers by pool and health.",
                     "short",
-                    (Query(largest(router.WORKERS, "service, pool, health", OF_SERVICE), "{{pool}} {{health}}"),),
+                    (
+                        Query(
+                            largest(router.WORKERS, f"{SERVICE}, pool, health", OF_SERVICE),
+                            "{{namespace}}/{{pool}} {{health}}",
+                        ),
+                    ),
                     width=6,
                 ),
                 Panel(
@@ -131,8 +145,8 @@ BOARD: Final = Board(
                     "short",
                     (
                         Query(
-                            f"sum by (service, accelerator) (inferplane:devices:count{{{OF_SERVICE}}})",
-                            "{{service}} {{accelerator}}",
+                            f"sum by ({SERVICE}, accelerator) (inferplane:devices:count{{{OF_SERVICE}}})",
+                            NAMED + " {{accelerator}}",
                         ),
                     ),
                     width=6,
@@ -141,7 +155,7 @@ BOARD: Final = Board(
                     "Device hours, last day",
                     "Hours of devices held within the last day.",
                     "short",
-                    (Query(f"sum by (service) (inferplane:device_hours:increase1d{{{OF_SERVICE}}})", "{{service}}"),),
+                    (Query(f"sum by ({SERVICE}) (inferplane:device_hours:increase1d{{{OF_SERVICE}}})", NAMED),),
                     Show.NUMBER,
                     width=6,
                 ),
@@ -149,7 +163,7 @@ BOARD: Final = Board(
                     "Cost of a million output tokens",
                     "What the planner's plan costs, over what is sent; in the price list's currency. Needs a planner.",
                     "short",
-                    (Query(f"inferplane:cost_per_million_output_tokens:5m{{{OF_SERVICE}}}", "{{service}}"),),
+                    (Query(f"inferplane:cost_per_million_output_tokens:5m{{{OF_SERVICE}}}", NAMED),),
                     Show.NUMBER,
                     width=6,
                 ),
@@ -157,7 +171,7 @@ BOARD: Final = Board(
                     "Cost an hour",
                     "Cost of the last plan.",
                     "short",
-                    (Query(largest(planner.COST, "service", OF_SERVICE), "{{service}}"),),
+                    (Query(largest(planner.COST, SERVICE, OF_SERVICE), NAMED),),
                     width=12,
                 ),
                 Panel(
@@ -166,7 +180,7 @@ BOARD: Final = Board(
                     "reqps",
                     (
                         Query(
-                            none_is_zero(rate(gateway.RETRIES, "service, cause", OF_SERVICE)), "{{service}} {{cause}}"
+                            none_is_zero(rate(gateway.RETRIES, f"{SERVICE}, cause", OF_SERVICE)), NAMED + " {{cause}}"
                         ),
                     ),
                     width=12,

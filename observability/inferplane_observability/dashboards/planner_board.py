@@ -2,15 +2,16 @@
 
 from typing import Final
 
-from inferplane_observability.dashboards.expressions import OF_SERVICE, largest, quantile, rate
+from inferplane_observability.dashboards.expressions import NAMED, OF_SERVICE, largest, quantile, rate
 from inferplane_observability.dashboards.panel_values import Board, Good, Panel, Query, Row, Show
+from inferplane_observability.rule_values import SERVICE
 from inferplane_runtime.metrics.catalogue import gateway, planner, router
 
 
 def _limit(objective: str) -> Query:
     return Query(
-        largest(router.OBJECTIVE, "service", f'objective="{objective}"', OF_SERVICE),
-        "objective {{service}}",
+        largest(router.OBJECTIVE, SERVICE, f'objective="{objective}"', OF_SERVICE),
+        f"objective {NAMED}",
         objective=True,
     )
 
@@ -27,7 +28,7 @@ BOARD: Final = Board(
                     "Planned workers",
                     "Of the last plan, by role: the ratio of prefill to decode.",
                     "short",
-                    (Query(largest(planner.PLANNED_WORKERS, "service, role", OF_SERVICE), "{{service}} {{role}}"),),
+                    (Query(largest(planner.PLANNED_WORKERS, f"{SERVICE}, role", OF_SERVICE), NAMED + " {{role}}"),),
                 ),
                 Panel(
                     "Verdict",
@@ -35,8 +36,8 @@ BOARD: Final = Board(
                     "short",
                     (
                         Query(
-                            largest(planner.VERDICT, "service, verdict", OF_SERVICE) + " == 1",
-                            "{{service}} {{verdict}}",
+                            largest(planner.VERDICT, f"{SERVICE}, verdict", OF_SERVICE) + " == 1",
+                            NAMED + " {{verdict}}",
                         ),
                     ),
                     most=1,
@@ -45,15 +46,15 @@ BOARD: Final = Board(
                     "Decisions",
                     "A second, by what they do; staying is one.",
                     "short",
-                    (Query(rate(planner.DECISIONS, "service, move", OF_SERVICE), "{{service}} {{move}}"),),
+                    (Query(rate(planner.DECISIONS, f"{SERVICE}, move", OF_SERVICE), NAMED + " {{move}}"),),
                 ),
                 Panel(
                     "Requests: planned and come",
                     "A second.",
                     "reqps",
                     (
-                        Query(largest(planner.PLANNED_RATE, "service", OF_SERVICE), "{{service}} planned"),
-                        Query(rate(gateway.REQUESTS, "service", OF_SERVICE), "{{service}} come"),
+                        Query(largest(planner.PLANNED_RATE, SERVICE, OF_SERVICE), f"{NAMED} planned"),
+                        Query(rate(gateway.REQUESTS, SERVICE, OF_SERVICE), f"{NAMED} come"),
                     ),
                     width=12,
                 ),
@@ -61,7 +62,7 @@ BOARD: Final = Board(
                     "Cost an hour",
                     "Of the last plan, in the price list's currency.",
                     "short",
-                    (Query(largest(planner.COST, "service", OF_SERVICE), "{{service}}"),),
+                    (Query(largest(planner.COST, SERVICE, OF_SERVICE), NAMED),),
                     width=12,
                 ),
             ),
@@ -73,7 +74,7 @@ BOARD: Final = Board(
                     "Measured attainment",
                     "Share of the window's requests within the objective, as the planner sees it.",
                     "percentunit",
-                    (Query(largest(planner.ATTAINMENT, "service", OF_SERVICE), "{{service}}"),),
+                    (Query(largest(planner.ATTAINMENT, SERVICE, OF_SERVICE), NAMED),),
                     Show.NUMBER,
                     good=Good.HIGH,
                     bounds=(0.95, 0.99),
@@ -84,8 +85,8 @@ BOARD: Final = Board(
                     "Expected at the objective's percentile, and seen at the 99th; queue included.",
                     "s",
                     (
-                        Query(largest(planner.PREDICTED_TTFT, "service", OF_SERVICE), "{{service}} expected"),
-                        Query(quantile(0.99, gateway.TTFT, "service", OF_SERVICE), "{{service}} seen"),
+                        Query(largest(planner.PREDICTED_TTFT, SERVICE, OF_SERVICE), f"{NAMED} expected"),
+                        Query(quantile(0.99, gateway.TTFT, SERVICE, OF_SERVICE), f"{NAMED} seen"),
                         _limit("ttft"),
                     ),
                 ),
@@ -94,8 +95,8 @@ BOARD: Final = Board(
                     "Expected at the objective's percentile, and seen at the 99th.",
                     "s",
                     (
-                        Query(largest(planner.PREDICTED_TPOT, "service", OF_SERVICE), "{{service}} expected"),
-                        Query(quantile(0.99, gateway.TPOT, "service", OF_SERVICE), "{{service}} seen"),
+                        Query(largest(planner.PREDICTED_TPOT, SERVICE, OF_SERVICE), f"{NAMED} expected"),
+                        Query(quantile(0.99, gateway.TPOT, SERVICE, OF_SERVICE), f"{NAMED} seen"),
                         _limit("tpot"),
                     ),
                 ),

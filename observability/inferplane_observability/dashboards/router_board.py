@@ -3,6 +3,7 @@
 from typing import Final
 
 from inferplane_observability.dashboards.expressions import (
+    NAMED,
     OF_SERVICE,
     RATE,
     largest,
@@ -12,9 +13,11 @@ from inferplane_observability.dashboards.expressions import (
     total,
 )
 from inferplane_observability.dashboards.panel_values import Board, Panel, Query, Row
+from inferplane_observability.rule_values import SERVICE
 from inferplane_runtime.metrics.catalogue import agent, gateway, router
 
 _EXACT: Final = 'exact="yes"'
+_SIDES: Final = f"{SERVICE}, side"
 BOARD: Final = Board(
     uid="inferplane-router",
     title="Inferplane / Router",
@@ -69,9 +72,9 @@ BOARD: Final = Board(
                     "percentunit",
                     (
                         Query(
-                            f"{rate(router.PREDICTIONS, 'service, side', _EXACT, OF_SERVICE)} "
-                            f"/ {rate(router.PREDICTIONS, 'service, side', OF_SERVICE)}",
-                            "{{service}} {{side}}",
+                            f"{rate(router.PREDICTIONS, _SIDES, _EXACT, OF_SERVICE)} "
+                            f"/ {rate(router.PREDICTIONS, _SIDES, OF_SERVICE)}",
+                            NAMED + " {{side}}",
                         ),
                     ),
                     most=1,

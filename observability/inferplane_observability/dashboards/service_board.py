@@ -3,10 +3,20 @@
 from typing import Final
 
 from inferplane_observability.burn import BUDGET_LEFT, MISSED
-from inferplane_observability.dashboards.expressions import OF_SERVICE, largest, mean, none_is_zero, quantile, rate
+from inferplane_observability.dashboards.expressions import (
+    NAMED,
+    OF_SERVICE,
+    largest,
+    mean,
+    none_is_zero,
+    quantile,
+    rate,
+)
 from inferplane_observability.dashboards.panel_values import Board, Good, Panel, Query, Row, Show
 from inferplane_runtime.metrics.catalogue import agent, gateway, router
 from inferplane_runtime.metrics.spec import MetricSpec
+
+_POOL: Final = "namespace, pool"
 
 
 def _limit(objective: str) -> Query:
@@ -30,7 +40,7 @@ BOARD: Final = Board(
                     "Budget left",
                     "What is left of the share of streams that may miss, over 720 windows. Needs the service's rules.",
                     "percentunit",
-                    (Query(f"{BUDGET_LEFT}{{{OF_SERVICE}}}", "{{service}} {{objective}}"),),
+                    (Query(f"{BUDGET_LEFT}{{{OF_SERVICE}}}", NAMED + " {{objective}}"),),
                     Show.NUMBER,
                     good=Good.HIGH,
                     bounds=(0.0, 0.25),
@@ -142,15 +152,21 @@ BOARD: Final = Board(
                     "As the engines say.",
                     "short",
                     (
-                        Query(f"sum by (pool) ({agent.ENGINE_RUNNING.name}{{{OF_SERVICE}}})", "{{pool}} running"),
-                        Query(f"sum by (pool) ({agent.ENGINE_WAITING.name}{{{OF_SERVICE}}})", "{{pool}} waiting"),
+                        Query(
+                            f"sum by ({_POOL}) ({agent.ENGINE_RUNNING.name}{{{OF_SERVICE}}})",
+                            "{{namespace}}/{{pool}} running",
+                        ),
+                        Query(
+                            f"sum by ({_POOL}) ({agent.ENGINE_WAITING.name}{{{OF_SERVICE}}})",
+                            "{{namespace}}/{{pool}} waiting",
+                        ),
                     ),
                 ),
                 Panel(
                     "KV blocks in use",
                     "Share, of the fullest engine of a pool.",
                     "percentunit",
-                    (Query(largest(agent.ENGINE_KV_USAGE, "pool", OF_SERVICE), "{{pool}}"),),
+                    (Query(largest(agent.ENGINE_KV_USAGE, _POOL, OF_SERVICE), "{{namespace}}/{{pool}}"),),
                     most=1,
                 ),
                 Panel(
@@ -158,23 +174,23 @@ BOARD: Final = Board(
                     "A second, by pool: prompts taken, of them found in a cache, and output.",
                     "short",
                     (
-                        Query(rate(agent.ENGINE_PROMPT_TOKENS, "pool", OF_SERVICE), "{{pool}} prompt"),
-                        Query(rate(agent.ENGINE_CACHED_TOKENS, "pool", OF_SERVICE), "{{pool}} cached"),
-                        Query(rate(agent.ENGINE_OUTPUT_TOKENS, "pool", OF_SERVICE), "{{pool}} output"),
+                        Query(rate(agent.ENGINE_PROMPT_TOKENS, _POOL, OF_SERVICE), "{{namespace}}/{{pool}} prompt"),
+                        Query(rate(agent.ENGINE_CACHED_TOKENS, _POOL, OF_SERVICE), "{{namespace}}/{{pool}} cached"),
+                        Query(rate(agent.ENGINE_OUTPUT_TOKENS, _POOL, OF_SERVICE), "{{namespace}}/{{pool}} output"),
                     ),
                 ),
                 Panel(
                     "Preemptions",
                     "Requests that engines set back for want of blocks, a second.",
                     "short",
-                    (Query(rate(agent.ENGINE_PREEMPTIONS, "pool", OF_SERVICE), "{{pool}}"),),
+                    (Query(rate(agent.ENGINE_PREEMPTIONS, _POOL, OF_SERVICE), "{{namespace}}/{{pool}}"),),
                     width=12,
                 ),
                 Panel(
                     "Engines ready",
                     "Agents whose engine answers and whose canary passed.",
                     "short",
-                    (Query(f"sum by (pool) ({agent.ENGINE_UP.name}{{{OF_SERVICE}}})", "{{pool}}"),),
+                    (Query(f"sum by ({_POOL}) ({agent.ENGINE_UP.name}{{{OF_SERVICE}}})", "{{namespace}}/{{pool}}"),),
                     width=12,
                 ),
             ),

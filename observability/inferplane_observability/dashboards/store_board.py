@@ -6,8 +6,9 @@ of what they say of a store, and then the sum over stores.
 
 from typing import Final
 
-from inferplane_observability.dashboards.expressions import OF_SERVICE, RATE, chosen, none_is_zero
+from inferplane_observability.dashboards.expressions import NAMED, OF_SERVICE, RATE, chosen, none_is_zero
 from inferplane_observability.dashboards.panel_values import Board, Good, Panel, Query, Row, Show
+from inferplane_observability.rule_values import SERVICE
 from inferplane_runtime.metrics.catalogue import kv_store
 from inferplane_runtime.metrics.spec import MetricSpec
 
@@ -24,10 +25,10 @@ def _rate_of_tiers(title: str, meaning: str, unit: str, spec: MetricSpec) -> Pan
     return Panel(title, meaning, unit, (Query(_rate(spec, _TIERS), _LEGEND),))
 
 
-_TIERS: Final = "service, tier"
-_LEGEND: Final = "{{service}} {{tier}}"
-_FOUND: Final = f"1 - {_rate(kv_store.MISSES, 'service')} / {_rate(kv_store.LOOKUPS, 'service')}"
-_DECLINED: Final = _rate(kv_store.DECLINED, "service")
+_TIERS: Final = f"{SERVICE}, tier"
+_LEGEND: Final = NAMED + " {{tier}}"
+_FOUND: Final = f"1 - {_rate(kv_store.MISSES, SERVICE)} / {_rate(kv_store.LOOKUPS, SERVICE)}"
+_DECLINED: Final = _rate(kv_store.DECLINED, SERVICE)
 _READ_TIME: Final = " / ".join(_rate(kv_store.READ_TIME, _TIERS, end) for end in ("_sum", "_count"))
 
 BOARD: Final = Board(
@@ -42,7 +43,7 @@ BOARD: Final = Board(
                     "Found",
                     "Share of the blocks that engines asked for and that some tier had.",
                     "percentunit",
-                    (Query(_FOUND, "{{service}}"),),
+                    (Query(_FOUND, NAMED),),
                     Show.NUMBER,
                     good=Good.HIGH,
                     bounds=(0.1, 0.3),
@@ -53,7 +54,7 @@ BOARD: Final = Board(
                     "Computed though it was there",
                     "Blocks a second that engines would have waited longer for than computing takes.",
                     "short",
-                    (Query(_DECLINED, "{{service}}"),),
+                    (Query(_DECLINED, NAMED),),
                 ),
                 Panel(
                     "Fetch or compute",
@@ -62,8 +63,8 @@ BOARD: Final = Board(
                     (
                         Query(f"avg by ({_TIERS}) ({kv_store.BLOCK_TIME.name}{chosen(OF_SERVICE)})", _LEGEND),
                         Query(
-                            f"avg by (service) ({kv_store.BLOCK_COMPUTE_TIME.name}{chosen(OF_SERVICE)})",
-                            "{{service}} computed",
+                            f"avg by ({SERVICE}) ({kv_store.BLOCK_COMPUTE_TIME.name}{chosen(OF_SERVICE)})",
+                            f"{NAMED} computed",
                         ),
                     ),
                 ),
@@ -85,7 +86,7 @@ BOARD: Final = Board(
                     "bytes",
                     (
                         Query(_now(kv_store.USED, _TIERS), _LEGEND),
-                        Query(_now(kv_store.CAPACITY, _TIERS), "{{service}} {{tier}} size"),
+                        Query(_now(kv_store.CAPACITY, _TIERS), NAMED + " {{tier}} size"),
                     ),
                 ),
                 _rate_of_tiers("Evictions", "Blocks a second that made room.", "short", kv_store.EVICTIONS),

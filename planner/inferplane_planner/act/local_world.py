@@ -74,6 +74,7 @@ class LocalWorld:
             acting=mode is ScalingMode.SLO,
             window_s=service.spec.slo.window_s,
             start_ups_s=took,
+            namespace=service.metadata.namespace,
         )
 
     async def scale(self, role: str, replicas: int) -> None:

@@ -12,6 +12,7 @@ class Sight:
     """One look; `start_ups_s` are of workers that became ready since the look before."""
 
     service: str
+    """Its name; in a cluster with the namespace before it."""
     spec: Spec
     decode: Workers
     prefill: Workers = NOBODY
@@ -23,6 +24,12 @@ class Sight:
     """Whether plans are to be carried out; otherwise they are told only."""
     window_s: float = 300.0
     start_ups_s: tuple[float, ...] = field(default=())
+    namespace: str = "default"
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The service's namespace, and its name without it."""
+        return self.namespace, self.service.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,4 +107,4 @@ class ClusterWork:
             self._notices(group, said)
 
     def _gone(self, key: Key) -> None:
-        self._meters.forget(f"{key.namespace}/{key.name}")
+        self._meters.forget(key.namespace, key.name)

@@ -72,6 +72,7 @@ class KubeWorld:
             acting=mode is ScalingMode.SLO and self.permission.leads(),
             window_s=wanted.slo.window_s,
             start_ups_s=tuple(took for role, pool in pools.items() for took in self._start_ups(role, pool)),
+            namespace=self.key.namespace,
         )
 
     async def scale(self, role: str, replicas: int) -> None:

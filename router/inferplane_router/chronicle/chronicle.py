@@ -19,6 +19,7 @@ from inferplane_observability.incident.happening import Happening, Kind, written
 from inferplane_router.chronicle.comparing import already_ill, failed_handoffs, happened
 from inferplane_router.chronicle.pacing import Paces
 from inferplane_router.chronicle.rolled_file import RolledFile
+from inferplane_router.core.naming import ServiceKey, service_key
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import ServiceView, Statistics
 from inferplane_router.gateway.meters import GatewayMeters
@@ -47,7 +48,7 @@ class Chronicle:
         self._paces = Paces()
         self._seen: Statistics | None = None
         self._sampled_at = float("-inf")
-        self._sampled: dict[str, Counter[str]] = {}
+        self._sampled: dict[ServiceKey, Counter[str]] = {}
         self._ended: deque[str] = deque(maxlen=_ENDED)
         self._refused_until = clock.wall()
         self._well = True
@@ -84,7 +85,7 @@ class Chronicle:
 
     def _sample(self, service: ServiceView, at: float) -> Happening:
         """Count what came since the sample before."""
-        key = service_key(service)
+        key = service_key(service.settings)
         meters = self._meters.of(key)
         now = Counter(
             met=meters.streams("both", met=True),

@@ -32,10 +32,11 @@ class Seen:
     unready: str
 
 
-def sample(statistics: Statistics, tallies: dict[str, Tally], at: float) -> list[tuple[str, Sample]]:
+def sample(statistics: Statistics, tallies: Mapping[ServiceKey, Tally], at: float) -> list[tuple[str, Sample]]:
     """Take a sample of every service."""
     return [
-        (_key(it), _sample(it, statistics.workers, tallies.get(it.name, Tally()), at)) for it in statistics.services
+        (_key(it), _sample(it, statistics.workers, tallies.get((it.namespace, it.name), Tally()), at))
+        for it in statistics.services
     ]
 
 
@@ -139,6 +140,7 @@ def _decision(it: Decision) -> Document:
         "id": it.ask.request_id,
         "at": it.decided_at,
         "service": it.ask.model.service.name,
+        "namespace": it.ask.model.service.namespace,
         "prefill": prefill,
         "decode": decode,
         "reason": it.reason,

@@ -11,6 +11,7 @@ import structlog
 
 from inferplane_api.proto import ext_proc_pb2 as pb
 from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, OUTCOME_ENGINE_LOST, OUTCOME_OK, Outcome
+from inferplane_router.core.naming import service_key
 from inferplane_router.core.values import Routed
 from inferplane_router.extproc.conversation import Conversation, Ending, Phase, Replies, Surroundings, UnsupportedError
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish

@@ -16,6 +16,7 @@ import structlog
 
 from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, Outcome
 from inferplane_router.core.facade import Routing
+from inferplane_router.core.naming import service_key
 from inferplane_router.core.values import Answer, Ask, Queued, ResolvedModel, Routed, Tokens, UnknownModel
 from inferplane_router.gateway import parse as bodies
 from inferplane_router.gateway.errors import (

@@ -22,6 +22,7 @@ from inferplane_api.proto.worker_pb2 import (
     OUTCOME_REFUSED,
     Outcome,
 )
+from inferplane_router.core.naming import service_key
 from inferplane_router.core.objective import limits_of
 from inferplane_router.core.values import Routed
 from inferplane_router.gateway import headers
@@ -172,7 +173,7 @@ class Forward:
         """Try elsewhere while the client has seen nothing; say what happened otherwise."""
         self._call = None
         log = _log.bind(request_id=self._wish.request_id, failure=failure.value, detail=detail)
-        self._context.meters.failures.labels(self._meters.service, failure.value).inc()
+        self._context.meters.failures.labels(*self._meters.service, failure.value).inc()
         if self._exchange.started:
             log.warning("an answer broke off")
             self._break_off()
@@ -211,7 +212,7 @@ class Forward:
 
     def _retry(self, cause: str) -> None:
         placement, routed = self._placement, self._routed
-        self._context.meters.retries.labels(self._meters.service, cause).inc()
+        self._context.meters.retries.labels(*self._meters.service, cause).inc()
         if placement is None or routed is None:
             raise RuntimeError("a retry before the first try")
         if self._trace is not None:

@@ -9,6 +9,7 @@ import orjson
 from inferplane_router.gateway.errors import GatewayError, UnknownRouteError, WrongMethodError, answer, unknown_model
 from inferplane_router.gateway.forward import Forward, ForwardContext
 from inferplane_router.gateway.headers import read_hints, request_id_of
+from inferplane_router.gateway.meters import NO_SERVICE
 from inferplane_router.gateway.parse import ROUTES, Route
 from inferplane_runtime.http.api import Exchange, Headers, Request, Response
 from inferplane_runtime.http.errors import json_error

@@ -18,6 +18,7 @@ class Fleet:
     """What a bound is stated for."""
 
     services: int = 10
+    """Each by its namespace and name."""
     pools: int = 20
     workers: int = 100
     tenants: int = 50
@@ -55,7 +56,7 @@ LABELS: Final[dict[str, Label]] = {
         Label("kind", "kind of a message, an event or a resource", 16),
         Label("met", "yes or no: whether the objective was met", 2),
         Label("move", "what a plan does: stay, up, down, shift and the like", 8),
-        Label("namespace", "namespace of a service", counted="services"),
+        Label("namespace", "namespace of a service; empty where `service` is", counted="services"),
         Label("objective", "ttft, tpot, or both", 3),
         Label("outcome", "how something ended, one of a list in the code", 12),
         Label("part", "which of a router's processes: index or gateway", 2),
@@ -66,7 +67,7 @@ LABELS: Final[dict[str, Label]] = {
         Label("reason", "why, one of a list in the code", 10),
         Label("role", "prefill or decode; a plan has lent workers as well", 3),
         Label("route", "chat, completions, or any other path", 8),
-        Label("service", "name of an InferenceService", counted="services"),
+        Label("service", "name of an InferenceService; empty where a request named none", counted="services"),
         Label("side", "which half of a hand-off: prefill or decode", 2),
         Label("state", "state of a stream", 2),
         Label("status", "an HTTP status that is given, or the status of a condition", 20),
@@ -80,11 +81,13 @@ LABELS: Final[dict[str, Label]] = {
     )
 }
 
-# Labels that follow from the others: a worker has one transport at a time, a pool one role.
+# Labels that follow from the others: a worker has one transport at a time, a pool one role, and a service is counted
+# with its namespace.
 _FOLLOWS: Final[dict[str, frozenset[str]]] = {
     "worker": frozenset({"cause", "transport"}),
-    "pool": frozenset({"role", "accelerator", "service"}),
-    "condition": frozenset({"status", "namespace"}),
+    "service": frozenset({"namespace"}),
+    "pool": frozenset({"role", "accelerator", "service", "namespace"}),
+    "condition": frozenset({"status"}),
 }
 
 

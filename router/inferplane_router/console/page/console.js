@@ -26,10 +26,12 @@ function objective(what, service, value, met) {
   return tile(`${what.toUpperCase()} p${percentile}`, seconds(value), more, tone);
 }
 
+const decisionsOf = ({ namespace, name }) => chosen.state.decisions.filter((it) => it.namespace === namespace && it.service === name);
+
 function drawTiles(service) {
   const serving = (role) => service.workers.filter((it) => it.role === role && it.health === "ready").length;
   const there = (role) => service.workers.filter((it) => it.role === role).length;
-  const hits = chosen.state.decisions.filter((it) => it.service === service.name && it.decode);
+  const hits = decisionsOf(service).filter((it) => it.decode);
   const asked = hits.reduce((sum, it) => sum + it.promptTokens, 0);
   const held = hits.reduce((sum, it) => sum + it.hitTokens, 0);
   at("tiles").replaceChildren(
@@ -116,7 +118,7 @@ function drawPrefixes(service) {
 // ---------------------------------------------------------------- decisions
 
 function drawDecisions(service) {
-  const rows = chosen.state.decisions.filter((it) => it.service === service.name);
+  const rows = decisionsOf(service);
   at("decisions").tBodies[0].replaceChildren(...rows.map((it) => make("tr", {},
     make("td", {}, clock(it.at)), make("td", {}, make("button", { type: "button", "data-key": it.id, onclick: () => show(it.id) }, it.id)),
     make("td", {}, it.prefill ? short(it.prefill) : "–"), make("td", {}, it.decode ? short(it.decode) : "–"), make("td", { class: "n" }, count(it.promptTokens)),

@@ -46,7 +46,10 @@ QUEUE_TIME = histogram(
     labels=("namespace", "service"),
 )
 TOKENISE_TIME = histogram(
-    "gateway_tokenize_seconds", "Time to turn a request into tokens.", buckets=buckets.STAGE_S, labels=("namespace", "service")
+    "gateway_tokenize_seconds",
+    "Time to turn a request into tokens.",
+    buckets=buckets.STAGE_S,
+    labels=("namespace", "service"),
 )
 PICK_TIME = histogram(
     "gateway_pick_seconds",
@@ -71,7 +74,9 @@ DISCONNECTS = counter(
     "gateway_disconnects_total", "Clients that left before their answer was complete.", labels=("namespace", "service")
 )
 UPSTREAM_FAILURES = counter(
-    "gateway_upstream_failures_total", "Answers that no worker gave completely, by cause.", labels=("namespace", "service", "cause")
+    "gateway_upstream_failures_total",
+    "Answers that no worker gave completely, by cause.",
+    labels=("namespace", "service", "cause"),
 )
 REJECTED = counter(
     "gateway_rejected_total", "Messages refused before they were requests, by status.", labels=("status",)

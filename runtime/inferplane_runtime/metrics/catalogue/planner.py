@@ -2,11 +2,17 @@
 
 from inferplane_runtime.metrics.spec import MetricSpec, Unit, counter, gauge
 
-PLANNED_WORKERS = gauge("planner_planned_workers", "Workers of the last plan, by role.", labels=("namespace", "service", "role"))
+PLANNED_WORKERS = gauge(
+    "planner_planned_workers", "Workers of the last plan, by role.", labels=("namespace", "service", "role")
+)
 DECISIONS = counter("planner_decisions_total", "Plans by what they do.", labels=("namespace", "service", "move"))
-VERDICT = gauge("planner_verdict", "1 for what the last plan means for the objective.", labels=("namespace", "service", "verdict"))
+VERDICT = gauge(
+    "planner_verdict", "1 for what the last plan means for the objective.", labels=("namespace", "service", "verdict")
+)
 PLANNED_RATE = gauge(
-    "planner_planned_requests_per_second", "Requests a second that the last plan was made for.", labels=("namespace", "service")
+    "planner_planned_requests_per_second",
+    "Requests a second that the last plan was made for.",
+    labels=("namespace", "service"),
 )
 COST = gauge(
     "planner_planned_cost_per_hour",

@@ -29,7 +29,9 @@ TRANSPORT_DEGRADED = gauge(
     labels=("worker", "transport"),
 )
 QUEUED = gauge("router_queued_requests", "Requests that wait for a worker.", labels=("namespace", "service"))
-IN_FLIGHT = gauge("router_in_flight_requests", "Requests that were routed and have not ended.", labels=("namespace", "service"))
+IN_FLIGHT = gauge(
+    "router_in_flight_requests", "Requests that were routed and have not ended.", labels=("namespace", "service")
+)
 OBJECTIVE = gauge(
     "router_objective_seconds",
     "Limit of a service's objective: ttft (queue included) or tpot.",
@@ -79,7 +81,10 @@ PREDICTED_TTFT = histogram(
     labels=("namespace", "service"),
 )
 PREDICTED_TPOT = histogram(
-    "router_predicted_tpot_seconds", "Predicted time per output token.", buckets=buckets.TPOT_S, labels=("namespace", "service")
+    "router_predicted_tpot_seconds",
+    "Predicted time per output token.",
+    buckets=buckets.TPOT_S,
+    labels=("namespace", "service"),
 )
 STREAMS = gauge("router_worker_streams", "Worker streams by state.", labels=("state",))
 STREAM_MESSAGES = counter("router_stream_messages_total", "Messages of worker streams by kind.", labels=("kind",))
