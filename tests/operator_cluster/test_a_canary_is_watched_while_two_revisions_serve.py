@@ -165,6 +165,24 @@ async def test_a_slow_revision_fails(canary: CanaryCounters, fleet: Fleet, clock
     assert found.observed.canary.judgement is Judgement.FAIL
 
 
+@pytest.mark.parametrize(("ttft", "judgement"), [("500ms", Judgement.FAIL), ("5s", Judgement.PASS)])
+async def test_how_slow_is_noticed_depends_on_the_objective(
+    canary: CanaryCounters, fleet: Fleet, clock: FakeClock, ttft: str, judgement: Judgement
+) -> None:
+    seen = observed(pod("old", "before"), pod("new", "new"))
+    seen = replace(seen, service={**seen.service, "spec": {"slo": {"ttft": ttft}}})
+    for address in ("old", "new"):
+        fleet.worker(address)
+    await canary.add_to(seen)
+    clock.advance(20.0)
+    fleet.worker("old").serve(50, prefill_s=0.1)
+    fleet.worker("new").serve(50, prefill_s=0.3)
+    found = await canary.add_to(seen)
+
+    assert found.observed.canary is not None
+    assert found.observed.canary.judgement is judgement
+
+
 async def test_a_worker_that_began_anew_counts_from_zero(
     canary: CanaryCounters, fleet: Fleet, clock: FakeClock
 ) -> None:

@@ -38,6 +38,22 @@ def test_slower_output_tokens_fail() -> None:
     assert verdict(replace(NEW, decode_s=120.0)) is Judgement.FAIL
 
 
+def test_slowness_that_no_objective_notices_passes() -> None:
+    short = replace(OLD, decode_s=15.7)
+    twice = replace(NEW, prefill_s=6.0, decode_s=9.9)
+    lenient = Limits(least_slower_prompt_s=0.1, least_slower_token_s=0.0025)
+
+    assert judge(short, twice, revision="r", elapsed_s=60.0, limits=lenient).judgement is Judgement.PASS
+    for strict in (replace(lenient, least_slower_prompt_s=0.09), replace(lenient, least_slower_token_s=0.0015)):
+        assert judge(short, twice, revision="r", elapsed_s=60.0, limits=strict).judgement is Judgement.FAIL
+
+
+def test_times_are_told_in_a_unit_that_reads_well() -> None:
+    slow = judge(OLD, replace(NEW, decode_s=120.0), revision="r", elapsed_s=60.0)
+
+    assert slow.message == "an output token takes 40 ms, 20 ms before"
+
+
 def test_errors_fail_at_once() -> None:
     assert verdict(replace(NEW, errors=6), elapsed_s=0.0) is Judgement.FAIL
 

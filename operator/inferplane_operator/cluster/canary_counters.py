@@ -15,7 +15,8 @@ from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferplane_api.v1alpha1.units import parse_duration
+from inferplane_api.v1alpha1.inference_service import Rollout
+from inferplane_api.v1alpha1.slo import Slo
 from inferplane_operator.cluster.facts import Gathered
 from inferplane_operator.cluster.pods import address_of, is_ready
 from inferplane_operator.cluster.raw import part
@@ -26,6 +27,8 @@ from inferplane_runtime.metrics.catalogue import agent
 
 _AGAIN_S = 5.0
 _SAMPLE = 8
+_NOTICED = 0.05
+"""Share of an objective's limit by which new workers have to be slower for anybody to notice."""
 _FAULTS = frozenset({"engine_error", "engine_lost", "deadline"})
 """Outcomes that speak against a worker; a client that leaves or asks nonsense does not."""
 
@@ -92,11 +95,16 @@ class CanaryCounters:
 
 def _limits(observed: Observed) -> Limits:
     """Return the service's own limits; a spec that cannot be read has the usual ones, and its status says why."""
-    written = part(observed.service, "spec", "rollout").get("canaryTime")
+    spec = part(observed.service, "spec")
     try:
-        return Limits.within(parse_duration(str(written))) if written is not None else Limits()
+        rollout, slo = Rollout.model_validate(part(spec, "rollout")), Slo.model_validate(part(spec, "slo"))
     except ValueError:
         return Limits()
+    return replace(
+        Limits.within(rollout.canary_time_s),
+        least_slower_prompt_s=_NOTICED * slo.ttft_s,
+        least_slower_token_s=_NOTICED * slo.tpot_s,
+    )
 
 
 def totals_of(page: str) -> Totals:

@@ -6,7 +6,8 @@ Idea.  Both sides are read over the same window and compared at equal uncached t
 and something per token, and sums do not tell how much of each; so the new side is slow only if it is slow under both
 extremes.  Errors and wrong answers to the canary prompt fail at once.  Where traffic is too little after a minimum
 time, the canary prompt's agreement alone decides.
-Trade-off.  A revision that is slower by less than the tolerance passes; objectives are for the planner to watch.
+Trade-off.  A revision that is slower by less than the tolerance passes, and so does one whose slowness no objective
+notices: where a token takes a millisecond, a busy machine makes it two.  Objectives are for the planner to watch.
 Invariant.  More time with the same counters never turns a PASS or a FAIL into WAIT.
 """
 
@@ -45,6 +46,10 @@ class Limits:
     least_errors: int = 3
     tolerance: float = 1.5
     """How many times slower a prompt or an output token may be."""
+    least_slower_prompt_s: float = 0.0
+    """A prompt that takes no more than so much longer is not slow, whatever the tolerance says."""
+    least_slower_token_s: float = 0.0
+    """The same of an output token."""
     error_margin: float = 0.02
     """Share of requests that may fail more than before."""
 
@@ -93,12 +98,12 @@ def _wrong(old: Counters, new: Counters, limits: Limits) -> str:
 def _slow(old: Counters, new: Counters, limits: Limits) -> str:
     if old.prefills and new.prefills and old.prefill_s > 0:
         mean, expected = new.prefill_s / new.prefills, _expected_prefill_s(old, new)
-        if mean > limits.tolerance * expected:
-            return f"a prompt takes {mean:.3g} s, {expected:.3g} s at as many uncached tokens before"
+        if mean > max(limits.tolerance * expected, expected + limits.least_slower_prompt_s):
+            return f"a prompt takes {_spoken(mean)}, {_spoken(expected)} at as many uncached tokens before"
     if old.decode_s > 0 and old.output_tokens and new.output_tokens:
         mean, expected = new.decode_s / new.output_tokens, old.decode_s / old.output_tokens
-        if mean > limits.tolerance * expected:
-            return f"an output token takes {mean:.3g} s, {expected:.3g} s before"
+        if mean > max(limits.tolerance * expected, expected + limits.least_slower_token_s):
+            return f"an output token takes {_spoken(mean)}, {_spoken(expected)} before"
     return ""
 
 
@@ -107,6 +112,10 @@ def _expected_prefill_s(old: Counters, new: Counters) -> float:
     before, after = old.uncached_tokens / old.prefills, new.uncached_tokens / new.prefills
     longer = after / before if before > 0 else 1.0
     return old.prefill_s / old.prefills * max(1.0, longer)
+
+
+def _spoken(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 def _share(part: int, whole: int) -> float:
