@@ -57,6 +57,24 @@ def test_status_is_not_ready_while_old_workers_serve(running: Build) -> None:
     assert cluster.condition("Ready")["status"] == "True"
 
 
+def test_not_ready_says_who_serves_meanwhile(running: Build) -> None:
+    cluster = running()
+    cluster.edit(CHANGED)
+    for _ in range(2):  # the second look sees the Pods that the first one led to
+        cluster.reconcile()
+
+    assert cluster.condition("Ready")["status"] == "False"
+    assert "; workers of another revision serve meanwhile" in cluster.condition("Ready")["message"]
+
+
+def test_not_ready_before_anybody_serves_names_no_other_revision(fresh: Build) -> None:
+    cluster = fresh()
+    for _ in range(2):
+        cluster.reconcile()
+
+    assert "serve meanwhile" not in cluster.condition("Ready")["message"]
+
+
 def test_a_canary_that_fails_is_taken_back_and_not_tried_again(running: Build) -> None:
     cluster = running()
     before = stable(cluster)

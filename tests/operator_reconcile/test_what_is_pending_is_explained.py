@@ -103,6 +103,13 @@ def test_each_cause_has_a_reason_and_a_sentence(found: dict[str, Any], reason: R
     assert "\n" not in explanation.message
 
 
+def test_the_scheduler_need_not_say_that_preemption_would_not_help() -> None:
+    said = explain(CASES["no device"][0])
+
+    assert said is not None
+    assert said.message.endswith(": 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.")
+
+
 def test_only_lack_of_resources_is_lack_of_room() -> None:
     lacking = {name for name, (found, _, _) in CASES.items() if (said := explain(found)) and said.lacks_room}
 

@@ -20,6 +20,8 @@ from inferplane_operator.reconcile.values import Manifest
 from inferplane_operator.render.names import ENGINE_CONTAINER
 
 _TEXT: Final = 300
+_WHOSE_PLACE: Final = " preemption: "
+"""Before the scheduler's second sentence: that it would not help to end other Pods either."""
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([\w./-]+[\w])")
 _IMAGE: Final = frozenset(
     {
@@ -136,7 +138,7 @@ def _unscheduled(pod: Manifest) -> Explanation | None:
     condition = next((each for each in _conditions(pod) if each.get("type") == "PodScheduled"), _NOTHING)
     if condition.get("status") != "False":
         return None
-    message = _short(str(condition.get("message", "")) or "the scheduler has not looked yet")
+    message = _short(str(condition.get("message", "")).partition(_WHOSE_PLACE)[0] or "the scheduler has not looked yet")
     if "PersistentVolumeClaim" in message or "persistentvolumeclaim" in message:
         fix = "create the claim, give it a StorageClass, or mark one as default"
         return Explanation(Reason.VOLUME_UNBOUND, f"a volume claim is not bound ({fix}): {message}")

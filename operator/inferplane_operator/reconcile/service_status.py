@@ -127,19 +127,26 @@ def _not_serving(found: ServicePicture) -> tuple[Reason | None, str]:
     ]
     if found.scene.lacks_pools or waiting:
         refused = _refused(found.scene)
-        return (Reason.WORKER_REFUSED, refused) if refused else _starting(waiting)
+        return (Reason.WORKER_REFUSED, refused) if refused else _starting(waiting, meanwhile=_meanwhile(found))
     if old:
         return Reason.OLD_REVISION_SERVES, f"workers of an older revision still serve in {', '.join(old)}"
     return None, ""
 
 
-def _starting(waiting: Sequence[PoolPicture]) -> tuple[Reason, str]:
+def _meanwhile(found: ServicePicture) -> str:
+    """Return who answers until the new workers do: "not ready" alone would be read as an outage."""
+    pools = [pool for pool in found.pools.values() if pool.wanted]
+    serves = pools and all(pool.ready for pool in pools) and any(pool.ready > pool.updated_ready for pool in pools)
+    return "; workers of another revision serve meanwhile" if serves else ""
+
+
+def _starting(waiting: Sequence[PoolPicture], *, meanwhile: str) -> tuple[Reason, str]:
     troubles = [trouble for pool in waiting for trouble in pool.troubles]
     worst = next((trouble for trouble in troubles if not trouble.normal), next(iter(troubles), None))
     counts = ", ".join(f"{pool.updated_ready} of {pool.wanted} in {pool.name}" for pool in waiting)
     if worst is None:
-        return Reason.WORKERS_STARTING, f"ready: {counts}" if counts else "the pools are made"
-    return worst.reason, f"ready: {counts}; {'; '.join(map(str, troubles))}"
+        return Reason.WORKERS_STARTING, f"ready: {counts}{meanwhile}" if counts else "the pools are made"
+    return worst.reason, f"ready: {counts}{meanwhile}; {'; '.join(map(str, troubles))}"
 
 
 def _refused(scene: Scene) -> str:
