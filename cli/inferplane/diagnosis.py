@@ -78,7 +78,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         findings += _events(worker, facts.agents.get(worker.name, AgentFacts(problem="was not asked")))
     if status.router:
         findings += _crashes(status.router, serves=not facts.gateway_problem)
-    return [*findings, *_routing(facts.routing), *(_index(worker, it) for worker, it in sorted(facts.index.items()))]
+    return [*findings, *_routing(facts.routing), *_indexes(facts.index)]
 
 
 def _instance(status: Status) -> Finding:
@@ -160,10 +160,17 @@ def _routing(routing: RoutingFacts) -> list[Finding]:
     return wrong or [Finding("kv routing", ok=True, detail=detail)]
 
 
-def _index(worker: str, index: IndexFacts) -> Finding:
-    check = f"{worker} block index"
+def _indexes(index: Mapping[str, IndexFacts]) -> list[Finding]:
+    return [
+        index_finding(f"{worker} block index", it, f"`inferplane logs {worker}-agent`")
+        for worker, it in sorted(index.items())
+    ]
+
+
+def index_finding(check: str, index: IndexFacts, log: str) -> Finding:
+    """Say how a router's index compares with a worker; `log` is the command that shows the log of its agent."""
     if index.problem:
-        return Finding(check, ok=False, detail=index.problem, fix=f"see `inferplane logs {worker}-agent`")
+        return Finding(check, ok=False, detail=index.problem, fix=f"see {log}")
     if not index.differences:
         return Finding(
             check, ok=True, detail=f"the router knows all {index.blocks} blocks of the worker, and no others"
@@ -173,7 +180,7 @@ def _index(worker: str, index: IndexFacts) -> Finding:
         ok=False,
         detail=f"the router's index is wrong: {'; '.join(index.differences)}",
         fix="the router has asked the worker for all its blocks again: run `inferplane diagnose` once more; "
-        f"if it differs again, see `inferplane logs {worker}-agent` for lost events",
+        f"if it differs again, see {log} for lost events",
     )
 
 

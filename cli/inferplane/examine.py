@@ -1,12 +1,11 @@
 """Gathering the facts for `diagnose`: files, the gateway, every agent, the router's metrics and its index."""
 
-from typing import Any
-
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferplane.diagnosis import AgentFacts, Facts, IndexFacts, RoutingFacts
 from inferplane.errors import CommandError
+from inferplane.index_facts import index_facts
 from inferplane.instances import Instance
 from inferplane.router_client import worker_status
 from inferplane_operator.local import port_owner
@@ -72,24 +71,6 @@ def _index(client: httpx.Client, status: Status) -> dict[str, IndexFacts]:
     except httpx.HTTPError:
         return {}
     return index_facts(answer.json())
-
-
-def index_facts(document: dict[str, Any]) -> dict[str, IndexFacts]:
-    """Take the router's comparison apart, by worker."""
-    return {
-        each["worker"]: IndexFacts(
-            blocks=sum(place["blocks"] for place in each["places"]),
-            differences=tuple(_difference(it) for it in each["places"] if it["missing"] or it["surplus"]),
-            problem=each["problem"],
-        )
-        for each in document["workers"]
-    }
-
-
-def _difference(place: dict[str, Any]) -> str:
-    where = f"rank {place['rank']}, {place['plane']}"
-    examples = ", ".join(place["examples"][:3])
-    return f"{where}: {place['missing']} of {place['blocks']} blocks missing, {place['surplus']} too many ({examples})"
 
 
 def routing_facts(text: str) -> RoutingFacts:

@@ -46,12 +46,14 @@ def _here(context: Context, name: str | None, state_dir: Path | None) -> list[Fi
 
 def _in_cluster(context: Context, connection: Connection, name: str | None) -> list[Finding]:
     from inferplane.kube import diagnosis  # noqa: PLC0415  not for local instances
+    from inferplane.kube.block_indexes import compare_indexes  # noqa: PLC0415
     from inferplane.kube.facts import read_components  # noqa: PLC0415
     from inferplane.kube.picture import only_service, picture  # noqa: PLC0415
 
     found = picture(connection, name or only_service(connection))
     components = read_components(connection.cluster, connection.namespace)
-    return diagnosis.diagnose(found, components, context.wall())
+    findings = diagnosis.diagnose(found, components, context.wall())
+    return [*findings, *compare_indexes(connection, found.pods)]
 
 
 def _show(context: Context, findings: list[Finding], form: Format) -> None:
