@@ -90,7 +90,7 @@ def error_line(shape: Shape) -> str:
         else f"the engines' times are a table's, and may be {deviation:.0%} off: measure one and give --calibration"
     )
     beyond = f"; above {STATED_USE:.0%} of capacity it may be more" if shape.sizing.use > STATED_USE else ""
-    return f"error: {STATED_ERROR:.0%} of the queueing estimate{beyond}; {engines}"
+    return f"doubt: {STATED_ERROR:.0%} of the queueing estimate{beyond}; {engines}"
 
 
 def played_line(shape: Shape) -> str:

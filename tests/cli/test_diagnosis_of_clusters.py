@@ -106,6 +106,18 @@ def test_an_explanation_says_how_to_reach_the_routers(call_cluster: Call, instal
     assert "--router 127.0.0.1:9000" in result.stderr
 
 
+def test_a_live_view_says_how_to_reach_a_gateway(call_cluster: Call, installed: FakeCluster) -> None:
+    assert "no gateway runs in this cluster" in call_cluster("top").stderr
+
+    gateway = make_pod("gateway-1")
+    gateway["metadata"] |= {"namespace": "system", "labels": {"inferplane.dev/component": "gateway"}}
+    installed.add("pods", gateway)
+    result = call_cluster("top")
+
+    assert result.exit_code == 2
+    assert "`kubectl -n system port-forward pod/gateway-1 8000`" in result.stderr
+
+
 def test_without_a_router_there_is_nothing_to_ask(call_cluster: Call) -> None:
     result = call_cluster("explain", "some-id")
 

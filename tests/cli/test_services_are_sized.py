@@ -34,7 +34,7 @@ def test_both_shapes_are_shown_with_cost_percentiles_and_reason(tmp_path: Path, 
     assert lines[1] == "objective: TTFT 500ms, TPOT 50ms, for 0.99 of requests"
     assert [line.split()[0] for line in lines[2:5]] == ["SHAPE", "disaggregated", "aggregated"]
     assert "is the cheapest that keeps the objective" in result.stdout
-    assert lines[-1].startswith("error: 20% of the queueing estimate")
+    assert lines[-1].startswith("doubt: 20% of the queueing estimate")
 
 
 def test_json_holds_what_the_tables_do(tmp_path: Path, service: str) -> None:

@@ -55,7 +55,8 @@ def command(
         record = _here(_instance(context, target, name, state_dir), request_id)
     if record is None:
         raise CommandError(
-            f"no decision of {request_id!r} is kept; give the x-request-id of a recent answer (old records are dropped)"
+            f"no decision of {request_id!r} is kept; give the x-request-id of a recent answer (old ones are dropped), "
+            "or ask the other routers: each knows its own requests"
         )
     if Format(output) is not Format.TABLE:
         show_document(record_document(record), Format(output))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from inferplane.cluster import Connection
 from inferplane.completing import complete_instance
 from inferplane.console_feed import console_state
 from inferplane.context import Context
@@ -16,6 +17,8 @@ from inferplane.options import Duration, state_dir_option
 from inferplane.output import Format, output_option, show_document, table_lines
 from inferplane.target import Target, cluster_meant, world_options
 from inferplane.top_view import Document, footer, pages
+
+_GATEWAY_PORT = 8000
 
 
 @click.command("top")
@@ -83,13 +86,24 @@ def _watch(look: Callable[[], list[str]], interval_s: float) -> None:
 
 def _gateway(context: Context, target: Target, name: str | None, state_dir: Path | None) -> str:
     """Return the gateway's address of a local instance.  Raises CommandError."""
-    if cluster_meant(context, target, name=name, state_dir=state_dir) is not None:
-        raise InvalidError(
-            "gateways answer inside the cluster: forward a port of one and name it, "
-            "`kubectl port-forward deploy/inferplane-gateway 8000`, then --url http://127.0.0.1:8000"
-        )
+    connection = cluster_meant(context, target, name=name, state_dir=state_dir)
+    if connection is not None:
+        raise InvalidError(_how_to_reach(connection))
     instance = choose(context, name=name, state_dir=state_dir)
     status = instance.status()
     if not instance.running or status is None or not status.url:
         raise CommandError(f"{instance.name} is not running; start it with `inferplane up`")
     return status.url
+
+
+def _how_to_reach(connection: Connection) -> str:
+    from inferplane.kube.gateways import gateway_pods  # noqa: PLC0415  slow to import, and only for a cluster
+
+    pods = gateway_pods(connection)
+    if not pods:
+        return "no gateway runs in this cluster that you may see; see `inferplane preflight`"
+    forward = f"kubectl -n {pods[0].namespace} port-forward pod/{pods[0].name} {_GATEWAY_PORT}"
+    return (
+        f"gateways answer inside the cluster: forward a port of one whose console is on (`gateway.console` in the "
+        f"chart), `{forward}`, then --url http://127.0.0.1:{_GATEWAY_PORT}"
+    )
