@@ -36,6 +36,24 @@ def test_a_route_spreads_by_weight() -> None:
     assert chosen["a"] + chosen["b"] == 400
 
 
+def test_a_target_that_nobody_serves_leaves_its_share_to_the_others() -> None:
+    services = [service("a", served=("a",)), service("b", served=("b",))]
+    routes = [CatalogueRoute(name="any", targets=(("a", 1), ("gone", 50), ("b", 1), ("gone too", 50)))]
+    core = make_core(FakeWorker("d1", service="a"), services=services, routes=routes)
+
+    chosen = Counter(resolve(core, "any").service.name for _ in range(200))
+
+    assert 60 < chosen["a"] < 140
+    assert chosen["a"] + chosen["b"] == 200
+
+
+def test_a_route_to_nowhere_is_no_model() -> None:
+    routes = [CatalogueRoute(name="any", targets=(("gone", 1),)), CatalogueRoute(name="some", targets=(("tiny", 1),))]
+    core = make_core(FakeWorker("d1"), routes=routes)
+
+    assert core.resolve_model("any") == UnknownModel("any", ("tiny", "some"))
+
+
 def test_the_older_of_two_services_keeps_a_name_that_both_claim() -> None:
     core = make_core(services=[service("old", served=("x",)), service("new", served=("x", "y"))])
 

@@ -1,10 +1,12 @@
 """From the model name that a client wrote to a service, the name its engines know, and an adapter.
 
-Order: routes first (a weighted choice, one level), then served names, then adapters.  Where two services claim one
-name the earlier in the catalogue has it.  An adapter that the catalogue names is known before any worker has it.
+Order: routes first (a weighted choice, one level), then served names, then adapters.  A target that nobody serves is
+passed over, and the others share what was its: a canary that is gone would else fail its share of requests.  Where two
+services claim one name the earlier in the catalogue has it.  An adapter that the catalogue names is known before any
+worker has it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -48,9 +50,13 @@ class Names:
             return found[0]
         return None if key is None else (key, Adapter(name))
 
-    def follow(self, name: str, rng: Random) -> str:
-        """Replace a route's name by one of its targets, by weight."""
-        targets = [(target, weight) for target, weight in self.routes.get(name, ()) if weight > 0]
+    def targets(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Return what stands behind a route, with weights; nothing for other names."""
+        return tuple((target, weight) for target, weight in self.routes.get(name, ()) if weight > 0)
+
+    def follow(self, name: str, rng: Random, *, without: Container[str] = ()) -> str:
+        """Replace a route's name by one of its targets, by weight; none left, or no route: the name itself."""
+        targets = [(target, weight) for target, weight in self.targets(name) if target not in without]
         if not targets:
             return name
         return rng.choices([target for target, _ in targets], [weight for _, weight in targets])[0]

@@ -181,14 +181,21 @@ class RouterCore:
     # Routing -----------------------------------------------------------------------------------------------------
 
     def resolve_model(self, name: str) -> ResolvedModel | UnknownModel:
-        target = self._names.follow(name, self._rng)
+        target, gone = self._names.follow(name, self._rng), set[str]()
+        while (known := self._known(target)) is None:
+            if target == name:
+                return UnknownModel(name, self.model_names())
+            gone.add(target)
+            target = self._names.follow(name, self._rng, without=gone)
+        return known.model if target == name else replace(known.model, asked_name=name)
+
+    def _known(self, target: str) -> "_Resolved | None":
         known = self._resolved.get(target)
         if known is None or known.version != known.fleet.version:
             known = self._resolve(target)
-            if known is None:
-                return UnknownModel(name, self.model_names())
-            self._resolved[target] = known
-        return known.model if target == name else replace(known.model, asked_name=name)
+            if known is not None:
+                self._resolved[target] = known
+        return known
 
     def _resolve(self, target: str) -> "_Resolved | None":
         if (settings := self._names.served.get(target)) is not None:
@@ -208,7 +215,10 @@ class RouterCore:
         return _Resolved(model, service.fleet, service.fleet.version)
 
     def model_names(self) -> tuple[str, ...]:
-        names = dict.fromkeys((*self._names.served, *self._names.routes, *sorted(self._names.adapters)))
+        routes = [
+            name for name in self._names.routes if any(self._known(target) for target, _ in self._names.targets(name))
+        ]
+        names = dict.fromkeys((*self._names.served, *routes, *sorted(self._names.adapters)))
         for service in self._services.values():
             names |= dict.fromkeys(sorted(adapter.name for adapter in service.fleet.adapters))
         return tuple(names)
