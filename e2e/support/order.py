@@ -16,6 +16,7 @@ _LONGEST_FIRST: Final = (
     "test_the_whole_life",
     "test_the_planner_moves_replicas",
     "test_real_engines",
+    "test_a_kv_store_is_shared",
     "test_rbac",
     "test_chart_releases",
     "test_the_tutorial_is_followed",

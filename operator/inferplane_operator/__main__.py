@@ -1,6 +1,6 @@
 """`python -m inferplane_operator`: read the settings, run until told to stop, finish what runs.
 
-Exits 0 after a drain, 1 when the Lease was lost (start anew), 2 on wrong configuration.
+Exits 0 after a drain, 1 when somebody else has the Lease (start anew), 2 on wrong configuration.
 """
 
 import os

@@ -1,8 +1,9 @@
 """The operator, put together: watches fill the store, the leader's workers empty the queue.
 
 Life of a process: serve health, wait for the custom resources, watch until the store is warm, wait for the Lease, work.
-It ends 0 when it was told to and what ran has finished, and 1 when it lost the Lease, since somebody else may be
-writing by then and a new process begins with a clean picture.
+It ends 0 when it was told to and what ran has finished, and 1 when somebody else has the Lease: that one is writing,
+and a new process begins with a clean picture.  While nobody can be asked, an API server that is away say, nothing is
+written and no step runs; once the Lease is renewed the work goes on, without a new process and its wait for the Lease.
 """
 
 import asyncio
@@ -135,7 +136,7 @@ class Operator:
         self._metrics_http = HttpServer(self.metrics.handler(self._picture), limits=Limits(max_connections=64))
 
     async def run(self, stop: StopSignal) -> int:
-        """Run until told to stop, or until the Lease is lost; return the exit code."""
+        """Run until told to stop, or until somebody else has the Lease; return the exit code."""
         self._stop = stop
         try:
             await self._listen()
@@ -158,24 +159,30 @@ class Operator:
         _log.info("store is warm", objects=len(self.store))
         auditing = group.create_task(self._auditor.run(), name="audit")
         try:
-            if not await _unless_stopped(stop, self._leadership.acquire()):
-                return 0
-            self._take_over()
-            return await self._lead(stop)
+            return await self._lead_while_ours(stop)
         finally:
             auditing.cancel()
 
-    async def _lead(self, stop: StopSignal) -> int:
+    async def _lead_while_ours(self, stop: StopSignal) -> int:
+        found = await _unless_stopped(stop, self._leadership.acquire())
+        while found:
+            self._take_over()
+            await self._lead(stop)
+            found = not stop.is_set and await _unless_stopped(stop, self._leadership.regain())
+            if found and not self._leadership.leads:
+                return 1
+        return 0
+
+    async def _lead(self, stop: StopSignal) -> None:
+        """Work until told to stop, and then to the end of what runs; or until the Lease cannot be renewed."""
         work = asyncio.create_task(self.workers.run(), name="workers")
         hold = asyncio.create_task(self._leadership.hold(), name="hold-lease")
         stopped = asyncio.create_task(stop.wait(), name="stop")
         try:
             await asyncio.wait({work, hold, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if hold.done():
-                return 1
-            self.workers.drain()
-            await asyncio.wait({work}, timeout=self._settings.drain_timeout)
-            return 0
+            if not hold.done():
+                self.workers.drain()
+                await asyncio.wait({work}, timeout=self._settings.drain_timeout)
         finally:
             self.health.leading = False
             self.metrics.leading(leads=False)
@@ -188,13 +195,15 @@ class Operator:
     def _take_over(self) -> None:
         self.health.leading = True
         self.metrics.leading(leads=True)
-        for kind in (SERVICE, KV_STORE, ROUTE):
-            for stored in self.store.of_kind(kind.kind):
-                self._look_again(WorkKey(kind.kind, stored.id.namespace, stored.id.name))
-        for service in self.store.of_kind(SERVICE.kind):
-            self._look_again(WorkKey(ADAPTERS, service.id.namespace, service.id.name))
-        for adapter in self.store.of_kind(ADAPTER.kind):
-            self._look_again(WorkKey(ADAPTERS, adapter.id.namespace, adapter.target))
+        keys = [
+            WorkKey(kind.kind, stored.id.namespace, stored.id.name)
+            for kind in (SERVICE, KV_STORE, ROUTE)
+            for stored in self.store.of_kind(kind.kind)
+        ]
+        keys += [WorkKey(ADAPTERS, it.id.namespace, it.id.name) for it in self.store.of_kind(SERVICE.kind)]
+        keys += [WorkKey(ADAPTERS, it.id.namespace, it.target) for it in self.store.of_kind(ADAPTER.kind)]
+        for key in keys:
+            self.workers.add(key, urgent=True)  # what failed while the API server was away need not wait
 
     def _take_signals(self) -> None:
         self._stop.install()
@@ -230,7 +239,7 @@ async def _bound(flag: str, address: str, server: HttpServer) -> None:
         raise SettingsError(flag, f"cannot listen on {address}: {error}") from error
 
 
-async def _unless_stopped(stop: StopSignal, work: Coroutine[Any, Any, None]) -> bool:
+async def _unless_stopped(stop: StopSignal, work: Coroutine[Any, Any, object]) -> bool:
     """Await `work`; False if the stop signal came first."""
     task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait(), name="stop")
     try:

@@ -173,6 +173,24 @@ async def test_losing_the_lease_ends_the_process_and_stops_its_writes() -> None:
         assert cluster.writes() == []
 
 
+async def test_an_operator_that_was_cut_off_for_long_goes_on_in_the_same_process() -> None:
+    """Nobody else took the Lease: what was edited meanwhile is carried out without a new process."""
+    cluster = FakeCluster()
+    cluster.add(service("kept"))
+    server, brief = FakeApiServer(cluster), replace(SETTINGS, renew_deadline=1.0, lease_duration=2.0)
+    async with server.serving() as url, running(url, brief) as it:
+        await until(lambda: settled(cluster, "kept"))
+        server.refuse = True
+        server.cut()
+        await until(lambda: not it.operator.health.leading)
+        cluster.edit(SERVICE, "ns", "kept", {"spec": {"model": {"name": "renamed"}}})
+        server.refuse = False
+
+        await until(lambda: (cluster.get(SERVICE, "ns", "kept") or {})["status"]["url"] == "renamed")
+        await until(lambda: it.operator.health.leading)
+        assert await it.end() == 0
+
+
 async def test_pods_do_not_join_by_label(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     cluster = FakeCluster()

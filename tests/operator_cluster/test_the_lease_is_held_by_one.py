@@ -117,6 +117,35 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_else_may_begin() 
     assert leader.clock.monotonic() - began < TIMES.duration_s
 
 
+async def test_a_leader_that_was_cut_off_for_long_leads_again_where_nobody_else_does() -> None:
+    cluster = FakeCluster()
+    leader = Candidate(cluster, "leader")
+    await leader.tries(0)
+    cluster.failures = [None] * 20
+    await leader.leadership.hold()
+    assert not leader.leadership.leads
+
+    assert await leader.leadership.regain()
+    assert cluster.failures == []
+    assert spec(cluster)["leaseTransitions"] == 0
+    leader.leadership.check()
+
+
+async def test_a_leader_that_was_cut_off_gives_in_to_who_took_over_meanwhile() -> None:
+    cluster = FakeCluster()
+    leader, next_one = Candidate(cluster, "leader"), Candidate(cluster, "next one")
+    await leader.tries(0)
+    cluster.failures = [None] * 6
+    await leader.leadership.hold()
+    cluster.failures = []
+    await next_one.tries(TIMES.duration_s + 4)
+
+    assert not await leader.leadership.regain()
+    with pytest.raises(NotLeadingError):
+        leader.leadership.check()
+    next_one.leadership.check()
+
+
 async def test_a_short_outage_costs_nothing() -> None:
     cluster = FakeCluster()
     leader = Candidate(cluster, "leader")

@@ -147,3 +147,28 @@ async def test_a_step_that_wants_to_look_again_is_run_again() -> None:
     await task
 
     assert steps == [KEY] * 3
+
+
+async def test_a_step_that_was_cut_short_comes_again_when_the_work_goes_on() -> None:
+    attempts: list[WorkKey] = []
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def step(key: WorkKey) -> None:
+        attempts.append(key)
+        begun.set()
+        if len(attempts) == 1:
+            await asyncio.Event().wait()
+        done.set()
+
+    queue = workers(step)
+    queue.add(KEY)
+    first = asyncio.create_task(queue.run())
+    await begun.wait()
+    first.cancel()
+    await asyncio.wait({first})
+    second = asyncio.create_task(queue.run())
+    await done.wait()
+    queue.drain()
+    await second
+
+    assert attempts == [KEY, KEY]

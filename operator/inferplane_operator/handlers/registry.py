@@ -15,6 +15,8 @@ _PAGE = 25
 """Objects of a first listing that are in memory, parsed, at the same time; a dozen kinds are listed together."""
 _IDLE_S = 0.05
 """How long kopf keeps a task, and with it the object, after an event."""
+_BACKOFFS_S = (1, 1, *[2] * 10, *[3] * 10)
+"""Between attempts to watch: an API server that was away is back for us seconds later, not half a minute."""
 _TOKEN_LIFE = timedelta(minutes=10)
 """Tokens of service accounts are renewed on disk long before they expire."""
 
@@ -50,6 +52,7 @@ def kopf_settings(kinds: Iterable[Kind]) -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True  # needs rights on definitions and namespaces; `api_presence` looks instead
+    settings.networking.error_backoffs = _BACKOFFS_S
     settings.watching.chunk_size = _PAGE
     settings.queueing.idle_timeout = _IDLE_S
     settings.process.ultimate_exiting_timeout = None  # the process is ours

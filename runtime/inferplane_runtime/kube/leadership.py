@@ -4,7 +4,8 @@ Problem.  Two processes that write at once would undo each other's work; and a h
 Idea.  No time in the Lease is compared with our clock: what counts is when *we* saw the record change.  A record that
 did not change for its own duration, by our monotonic clock, has no living holder.  A holder that cannot renew for
 `renew_deadline_s` stops writing by itself, earlier than anybody else may begin.
-Trade-off.  After a crash nobody leads for one lease duration; one that ends in order gives the Lease back.
+Trade-off.  After a crash nobody leads for one lease duration; one that ends in order gives the Lease back, and one that
+was cut off for longer than its deadline asks on (`regain`): as long as nobody else has written, the Lease is still its.
 Invariant.  `check` passes only while less than `renew_deadline_s` have passed since *before* the last renewal was sent.
 """
 
@@ -132,13 +133,27 @@ class Leadership:
         _log.info("leading", identity=self._identity)
 
     async def hold(self) -> None:
-        """Renew until leadership is lost; then return."""
+        """Renew until leadership is lost, or not certain any more; then return."""
         while True:
             await self._sleep(self._times.retry_s)
             if not await self.attempt() and not self.leads:
                 self._renewed = None
-                _log.error("lost the Lease", holder=self._seen.record[0] if self._seen else "unknown")
+                said = "lost the Lease" if self._is_anothers else "the Lease cannot be renewed, and nothing is written"
+                _log.error(said, holder=self._seen.record[0] if self._seen else "unknown")
                 return
+
+    async def regain(self) -> bool:
+        """Ask on after `hold`: True once this process leads again, False once somebody else has the Lease."""
+        while not await self.attempt():
+            if self._is_anothers:
+                return False
+            await self._sleep(self._times.retry_s)
+        _log.info("leading again", identity=self._identity)
+        return True
+
+    @property
+    def _is_anothers(self) -> bool:
+        return self._seen is not None and self._seen.record[0] not in ("", self._identity)
 
     async def release(self) -> None:
         """Give the Lease up, so that the next operator need not wait; failing is no harm."""
