@@ -3,7 +3,8 @@
 Problem: two lanes, each with a cluster of its own, take whole files from one queue; a long one that comes last leaves
 the other lane idle, and what needs a cluster without our operator cannot come behind what has installed it.
 Idea: stages first, and within a stage the longest files first.  A lane only goes forward in the queue, so whatever it
-gets, its cluster is as that file needs it.  Trade-off: which files are long is written down here, not measured.
+gets, its cluster is as that file needs it.  Real engines, whose start takes all CPUs, come when the fifty streams of
+the other lane are over.  Trade-off: which files are long is written down here, not measured.
 Invariant: all tests of a file are together, and every lane comes to the same order.
 """
 
@@ -15,10 +16,10 @@ import pytest
 _LONGEST_FIRST: Final = (
     "test_the_whole_life",
     "test_the_planner_moves_replicas",
-    "test_real_engines",
-    "test_a_kv_store_is_shared",
     "test_rbac",
     "test_chart_releases",
+    "test_real_engines",
+    "test_a_kv_store_is_shared",
     "test_the_tutorial_is_followed",
     "test_nothing_is_left",
     "test_adapters_come_and_go",
