@@ -295,6 +295,28 @@ def test_an_old_worker_makes_way_only_after_a_while_without_room(running: Build,
     assert wait_s or outcome.again_in_s == 30
 
 
+def test_no_old_worker_makes_way_while_a_pod_that_ends_frees_its_room(running: Build) -> None:
+    cluster = running(prefill=None, mode="aggregated", decode={"replicas": 1, "maxReplicas": 8})
+    serving = cluster.pods()[0]
+    cluster.room = 2
+    for changed in ("1", "2"):  # the first change's worker has a node and ends for the second one's
+        cluster.edit({"engine": {"type": "sim", "env": {"A": changed}}})
+        cluster.reconcile()
+    ending = next(pod for pod in cluster.pods() if pod["metadata"].get("deletionTimestamp"))
+    cluster.clock_s += 50
+    ending["metadata"]["deletionTimestamp"] = cluster.now
+    cluster.clock_s -= 10
+    outcome = cluster.reconcile()
+
+    assert "deletionTimestamp" not in serving["metadata"]
+    assert outcome.again_in_s == 30
+
+    cluster.clock_s += 30  # its grace period is over, and it is there all the same
+    cluster.reconcile()
+
+    assert "deletionTimestamp" in serving["metadata"]
+
+
 @pytest.mark.slow
 def test_a_full_cluster_is_rolled_over(running: Build) -> None:
     cluster = running(prefill=None, mode="aggregated", decode={"replicas": 2, "maxReplicas": 8})

@@ -34,7 +34,7 @@ class Worker:
     pod: Manifest
     explanation: Explanation | None = None
     waits_for_room: bool = False
-    """For so long that nobody else will make any."""
+    """For so long that nobody else will make any, and no Pod of the service that ends is about to."""
 
     @property
     def living(self) -> bool:
@@ -60,7 +60,17 @@ class Workload:
 
 
 def workers_of(observed: Observed) -> tuple[Worker, ...]:
-    return tuple(_worker(pod, observed) for pod in observed.pods if labels(pod).get(names.LABEL_COMPONENT) != _FOLLOWER)
+    room_comes = any(_frees_room(pod, observed.now) for pod in observed.pods)
+    return tuple(
+        _worker(pod, observed, room_comes=room_comes)
+        for pod in observed.pods
+        if labels(pod).get(names.LABEL_COMPONENT) != _FOLLOWER
+    )
+
+
+def _frees_room(pod: Manifest, now: str) -> bool:
+    """Tell whether a Pod ends within its grace period; one that is overdue sits on a node that may be lost."""
+    return bool(text(pod, "spec", "nodeName")) and seconds_between(now, text(pod, "metadata", "deletionTimestamp")) > 0
 
 
 def workloads_of(observed: Observed) -> tuple[Workload, ...]:
@@ -69,20 +79,20 @@ def workloads_of(observed: Observed) -> tuple[Workload, ...]:
 
 
 def longest_wait_for_room_s(workers: Iterable[Worker], now: str) -> float | None:
-    """Return when the first of those that wait for room will have waited long enough; None if none waits."""
+    """Return when to look again at those that wait for room; None if none waits, or the time of all is up."""
     waiting = [
         _PATIENCE_S - seconds_between(waiting_since(worker.pod), now)
         for worker in workers
         if worker.explanation is not None and worker.explanation.lacks_room and not worker.waits_for_room
     ]
-    return max(1.0, min(waiting)) if waiting else None
+    return max(1.0, min(left_s if left_s > 0 else _PATIENCE_S for left_s in waiting)) if waiting else None
 
 
-def _worker(pod: Manifest, observed: Observed) -> Worker:
+def _worker(pod: Manifest, observed: Observed, *, room_comes: bool) -> Worker:
     metadata, marks = pod["metadata"], labels(pod)
     name, going = str(metadata["name"]), bool(metadata.get("deletionTimestamp"))
     explanation = explain(pod, readiness=observed.readiness.get(name, ""))
-    patient = seconds_between(waiting_since(pod), observed.now) >= _PATIENCE_S
+    patient = seconds_between(waiting_since(pod), observed.now) >= _PATIENCE_S and not room_comes
     return Worker(
         name=name,
         pool=marks.get(names.LABEL_POOL, ""),
