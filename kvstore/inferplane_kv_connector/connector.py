@@ -7,15 +7,19 @@ alone: such requests are misses.
 Settings (`kv_connector_extra_config`): `socket`, `secret_file`; `model`, `revision` (default: the engine's own);
 `lookup_deadline_s` (0.5), `load_deadline_s` (10), `queue_bytes` (256 MiB), `call_deadline_s` (5);
 `always_fetch` (false): what the store has is loaded even where computing it would be faster.
+Where somebody else writes the engine's arguments, `INFERPLANE_KV_SETTINGS` in its environment may hold those of them
+that the arguments leave out, as a JSON object.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
 # vLLM lives in the engine's environment only
 
+import json
 import logging
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +42,7 @@ else:
     KVConnectorBase_V1 = _base.KVConnectorBase_V1
     KVConnectorMetadata = _base.KVConnectorMetadata
 
+SETTINGS = "INFERPLANE_KV_SETTINGS"
 _log = logging.getLogger("vllm.inferplane_kv")
 
 
@@ -65,8 +70,7 @@ class Settings:
 
     @staticmethod
     def of(config: Any) -> "Settings":
-        given = config.kv_transfer_config.get_from_extra_config
-        model = config.model_config
+        given, model = _given(config), config.model_config
         return Settings(
             socket=str(given("socket", "")),
             secret=Path(given("secret_file", "")).read_bytes().strip(),
@@ -79,6 +83,18 @@ class Settings:
             queue_bytes=int(given("queue_bytes", 256 << 20)),
             always_fetch=bool(given("always_fetch", 0)),
         )
+
+
+def _given(config: Any) -> Callable[[str, Any], Any]:
+    """Return what looks a setting up: in the engine's arguments, then in its environment, then the default."""
+    written = os.environ.get(SETTINGS) or "{}"
+    try:
+        beside = dict[str, Any](json.loads(written))
+    except (TypeError, ValueError) as error:
+        message = f'{SETTINGS}: {written!r} is no JSON object; write it as {{"lookup_deadline_s": 1}}'
+        raise ValueError(message) from error
+    said = config.kv_transfer_config.get_from_extra_config
+    return lambda name, default: said(name, beside.get(name, default))
 
 
 class InferplaneConnector(KVConnectorBase_V1):  # type: ignore[misc]  # the base is the engine's
