@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.kv_store import TierMedium
 from inferplane_engine.verification import KNOWN, Degree, Unverified, Use, unverified
 
 PAGE = Path(__file__).parents[2] / "docs" / "verified.md"
@@ -19,6 +20,7 @@ USES = st.builds(
     devices=st.integers(1, 8),
     ranks=st.integers(1, 4),
     nodes=st.integers(1, 2),
+    media=st.frozensets(st.sampled_from(TierMedium)),
 )
 
 
@@ -51,6 +53,7 @@ def test_everything_is_said_of_a_worker_that_uses_everything() -> None:
         speculation=True,
         slices=True,
         claims=True,
+        media=frozenset(TierMedium),
     )
 
     other_devices = {what for what in KNOWN if what.what in {"ROCm devices", "XPU devices", "Ascend devices"}}

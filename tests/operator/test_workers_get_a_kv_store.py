@@ -123,7 +123,6 @@ def test_engines_that_cannot_use_it_are_left_as_they_are() -> None:
     [
         ({"integritySecretRef": None}, "no Secret yet"),
         ({"tiers": TIERS[1:]}, "no dram tier"),
-        ({"tiers": [TIERS[0], {"name": "x", "medium": "lmcache", "address": "x:1"}]}, "lmcache"),
         ({"tiers": [TIERS[0], {**TIERS[0], "name": "x"}]}, "two tiers of one medium"),
     ],
 )

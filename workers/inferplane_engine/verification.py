@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from inferplane_api.v1alpha1.engine import Device, EngineType
+from inferplane_api.v1alpha1.kv_store import TierMedium
 
 
 class Degree(StrEnum):
@@ -46,6 +47,8 @@ class Use:
     """Parts of devices (MIG)."""
     claims: bool = False
     """Devices by dynamic resource allocation."""
+    media: frozenset[TierMedium] = frozenset()
+    """Of the KVStore's tiers."""
 
 
 SGLANG: Final = Unverified("SGLang", Degree.CONTRACT_ONLY)
@@ -58,6 +61,9 @@ EXPERT: Final = Unverified("expert parallelism", Degree.CONTRACT_ONLY)
 QUANTISED_KV: Final = Unverified("quantised KV blocks", Degree.CONTRACT_ONLY)
 SPECULATION: Final = Unverified("speculative decoding", Degree.CONTRACT_ONLY)
 SLICES: Final = Unverified("slices of a device", Degree.NEVER_RUN)
+MOONCAKE: Final = Unverified("Mooncake Store behind an engine", Degree.CONTRACT_ONLY)
+LMCACHE: Final = Unverified("LMCache behind an engine", Degree.CONTRACT_ONLY)
+HOST_CACHE: Final = Unverified("tiers of SGLang's own cache", Degree.CONTRACT_ONLY)
 CLAIMS: Final = Unverified("devices by resource claims", Degree.NEVER_RUN)
 DEVICES: Final[Mapping[Device, Unverified]] = MappingProxyType(
     {
@@ -80,6 +86,9 @@ KNOWN: Final = (
     SPECULATION,
     SLICES,
     CLAIMS,
+    MOONCAKE,
+    LMCACHE,
+    HOST_CACHE,
 )
 """Everything that `unverified` can say; docs/verified.md has a line for each."""
 
@@ -102,5 +111,8 @@ def unverified(use: Use) -> tuple[Unverified, ...]:
         (SPECULATION, use.speculation),
         (SLICES, use.slices),
         (CLAIMS, use.claims),
+        (MOONCAKE, TierMedium.MOONCAKE in use.media),
+        (LMCACHE, TierMedium.LMCACHE in use.media),
+        (HOST_CACHE, bool(use.media) and use.engine is EngineType.SGLANG),
     )
     return (*found, *(what for what, used in uses if used))

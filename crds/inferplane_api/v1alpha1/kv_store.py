@@ -35,7 +35,7 @@ class Tier(WireModel):
     name: DnsLabel = Field(description="Name in metrics and in status.")
     medium: TierMedium = Field(description="What holds the blocks.")
     capacity_bytes: ByteCount | None = Field(
-        default=None, description="Size per node (dram, ssd) or in all; needed for dram and ssd."
+        default=None, description="Size per node (dram, ssd), or what each engine gives (mooncake)."
     )
     path: AbsolutePath | None = Field(default=None, description="Directory on the node, for ssd.")
     address: str | None = Field(

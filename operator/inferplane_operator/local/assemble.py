@@ -26,7 +26,7 @@ from inferplane_operator.reconcile.adapter import wanted_of
 from inferplane_operator.reconcile.adapter_status import refused
 from inferplane_operator.render import RenderedPool, RenderedService, RenderError, local_options, render_service
 from inferplane_operator.render.adapter_need import Present, offered_by
-from inferplane_operator.render.kv_pods import configuration, served_by_store
+from inferplane_operator.render.kv_pods import configuration, own_store, served_by_store
 from inferplane_operator.render.names import AGENT_CONTAINER, ENGINE_CONTAINER, KV_PATH
 from inferplane_operator.render.values import Manifest
 
@@ -60,7 +60,7 @@ def assemble(
         tuple(pools),
         rendered.routes,
         local_adapters(service, resources),
-        kv_store=_kv_store(named_store(service, resources)),
+        kv_store=_kv_store(own_store(service, named_store(service, resources))),
         planned=service.spec.scaling.mode in (ScalingMode.SLO, ScalingMode.ADVISE),
         gateway_processes=service.spec.gateway.processes,
     )

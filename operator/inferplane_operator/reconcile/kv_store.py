@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from inferplane_api.v1alpha1 import KVStore
 from inferplane_api.v1alpha1.conditions import ConditionStatus, ConditionType, Reason
+from inferplane_api.v1alpha1.engine import EngineType
+from inferplane_api.v1alpha1.kv_store import TierMedium
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.reading import section, text
 from inferplane_operator.reconcile.statuses import Said, conditions_of, dated, reference_to, status_patch, transitions
@@ -18,6 +20,7 @@ from inferplane_operator.reconcile.values import Create, Manifest, Merge, Observ
 from inferplane_operator.render.kv_pods import SECRET_KEY
 
 _UID_SHOWN: Final = 8
+_OURS: Final = frozenset({TierMedium.DRAM, TierMedium.SSD, TierMedium.REDIS})
 
 
 def kv_store(observed: ObservedKVStore, draw_key: Callable[[], str]) -> Outcome:
@@ -73,7 +76,18 @@ def _ready(observed: ObservedKVStore) -> Said:
     if _lacks_secret(observed.store) and not observed.reading.asked:
         words = "the Secret that keys its checksums is being made"
         return Said(ConditionType.READY, ConditionStatus.UNKNOWN, Reason.PENDING, words)
+    if not _runs_beside_engines(observed):
+        words = "engines reach its tiers by themselves; nothing of it is measured here"
+        return Said(ConditionType.READY, ConditionStatus.UNKNOWN, Reason.PENDING, words)
     return _answering(observed.reading)
+
+
+def _runs_beside_engines(observed: ObservedKVStore) -> bool:
+    """Whether a user of it has a store of ours; true where there is no user yet."""
+    users = _using(observed)
+    tiers: list[dict[str, Any]] = observed.store["spec"].get("tiers", [])
+    own = any(tier.get("medium") in _OURS for tier in tiers)
+    return not users or (own and any(text(each, "spec", "engine", "type") in ("", EngineType.VLLM) for each in users))
 
 
 def _answering(reading: StoreReading) -> Said:
@@ -116,8 +130,10 @@ def _tiers(observed: ObservedKVStore) -> list[dict[str, Any]]:
 
 
 def _users(observed: ObservedKVStore) -> list[str]:
-    name, users = observed.store["metadata"]["name"], list[str]()
-    for service in observed.services:
-        if text(service, "spec", "kvStore", "name") == name and not service["metadata"].get("deletionTimestamp"):
-            users.append(str(service["metadata"]["name"]))
-    return sorted(users)
+    return sorted(str(service["metadata"]["name"]) for service in _using(observed))
+
+
+def _using(observed: ObservedKVStore) -> list[Manifest]:
+    name = observed.store["metadata"]["name"]
+    named = [each for each in observed.services if text(each, "spec", "kvStore", "name") == name]
+    return [each for each in named if not each["metadata"].get("deletionTimestamp")]

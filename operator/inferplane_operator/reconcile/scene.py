@@ -48,6 +48,8 @@ class Scene:
     settings: Settings
     service: InferenceService
     adapters: tuple[LoRAAdapter, ...]
+    store: KVStore | None
+    """The KVStore that the service names, where it can be read."""
     rendered: RenderedService
     known: Mapping[str, Entry]
     target: Target
@@ -178,13 +180,14 @@ def set_scene(observed: Observed, settings: Settings) -> Scene:
     service = read_stored(InferenceService, observed.service)
     check_memory(service, observed.model_facts, settings.options.accelerators)
     adapters = tuple(_readable(observed.adapters))
+    store = _store(observed)
     rendered = render_service(
         service,
         adapters=adapters,
         model_revision=observed.model_revision,
         options=settings.options,
         present=_present(observed),
-        store=_store(observed),
+        store=store,
     )
     known, workloads = entries(observed), workloads_of(observed)
     sources = Sources(rendered=rendered, known=known, pools=observed.pools, workloads=workloads)
@@ -193,6 +196,7 @@ def set_scene(observed: Observed, settings: Settings) -> Scene:
         settings=settings,
         service=service,
         adapters=adapters,
+        store=store,
         rendered=rendered,
         known=known,
         target=target_of(service, observed, sources),

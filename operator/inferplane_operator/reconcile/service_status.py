@@ -232,7 +232,8 @@ def _lost(scene: Scene) -> str:
 
 
 def _unverified(scene: Scene) -> tuple[Unverified, ...]:
-    return unrun(scene.service, scene.settings.options.accelerators, adapters=bool(scene.adapters))
+    accelerators = scene.settings.options.accelerators
+    return unrun(scene.service, accelerators, adapters=bool(scene.adapters), store=scene.store)
 
 
 def _unverified_condition(found: Sequence[Unverified]) -> Said:

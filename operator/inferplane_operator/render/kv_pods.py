@@ -32,11 +32,19 @@ _SSD_DIR: Final = "/var/lib/inferplane/kv-ssd"
 _OVERHEAD: Final = 256 << 20
 """Memory of the store's process beside the blocks, in bytes."""
 _ROOM: Final = 1 << 20
+_OWN: Final = (TierMedium.DRAM, TierMedium.SSD, TierMedium.REDIS)
 
 
 def served_by_store(service: InferenceService) -> bool:
     """Whether the engine of a service can use a store."""
-    return service.spec.engine.type is EngineType.VLLM
+    return service.spec.engine.type is not EngineType.SIM
+
+
+def own_store(service: InferenceService, store: KVStore | None) -> KVStore | None:
+    """Return the store where the engine has our connector and there is a tier that we run; others need no sidecar."""
+    if store is None or service.spec.engine.type is not EngineType.VLLM:
+        return None
+    return store if any(tier.medium in _OWN for tier in store.spec.tiers) else None
 
 
 def variables() -> list[Manifest]:
@@ -150,9 +158,6 @@ def configuration(store: KVStore, *, socket: str, secret_file: str, arena: str, 
 
 def _check(store: KVStore) -> None:
     where = f"KVStore {store.metadata.name}"
-    for tier in store.spec.tiers:
-        if tier.medium in (TierMedium.MOONCAKE, TierMedium.LMCACHE):
-            raise RenderError("spec.kvStore", f"{where}: nothing runs a tier of {tier.medium} yet", "use redis")
     media = [tier.medium for tier in store.spec.tiers]
     if TierMedium.DRAM not in media:
         raise RenderError("spec.kvStore", f"{where} has no dram tier, through which blocks pass", "give it one")

@@ -14,8 +14,10 @@ from inferplane_engine.launch import (
     AdapterRoom,
     Addresses,
     EngineRole,
+    FleetStore,
     Group,
     Guesses,
+    HostCache,
     LaunchError,
     LaunchSpec,
     StoreLink,
@@ -44,7 +46,8 @@ from inferplane_operator.render.hardware import (
     hardware_of,
     scheduling,
 )
-from inferplane_operator.render.kv_pods import store_containers, store_volumes, with_connector, with_store
+from inferplane_operator.render.kv_fleet import fleet_annotations, fleet_stores, fleet_volumes, host_cache, with_fleet
+from inferplane_operator.render.kv_pods import own_store, store_containers, store_volumes, with_connector, with_store
 from inferplane_operator.render.merge import check_merged, strategic_merge
 from inferplane_operator.render.multi_node import LEADER_ADDRESS, NODES_ANNOTATION
 from inferplane_operator.render.names import ref
@@ -84,6 +87,23 @@ class PoolInput:
     options: RenderOptions
     store: KVStore | None = None
     """The KV store that the engine uses."""
+
+    @property
+    def own_store(self) -> KVStore | None:
+        """The same, where a part of it runs beside the engine."""
+        return own_store(self.service, self.store)
+
+    @property
+    def fleet(self) -> tuple[FleetStore, ...]:
+        """Stores of others that the engine reaches by itself.  Raises RenderError."""
+        in_cluster = self.options.in_cluster
+        return () if self.store is None else fleet_stores(self.store, self.service, in_cluster=in_cluster)
+
+    @property
+    def host_cache(self) -> HostCache | None:
+        """Tiers of the engine's own.  Raises RenderError."""
+        in_cluster = self.options.in_cluster
+        return None if self.store is None else host_cache(self.store, self.service, in_cluster=in_cluster)
 
     @property
     def name(self) -> str:
@@ -153,7 +173,7 @@ def _pod_template(given: PoolInput, hardware: Hardware) -> Manifest:
     )
     body: Manifest = {
         "initContainers": [
-            with_control(agent if given.store is None else with_store(agent), given.adapters, given.hub),
+            with_control(agent if given.own_store is None else with_store(agent), given.adapters, given.hub),
             *_store_containers(given),
             *_downloads(given, everything),
         ],
@@ -197,15 +217,17 @@ def _engine(given: PoolInput, hardware: Hardware, weights: Weights, *, draft: Se
         ranks=_transfer_ports(given),
         drain_timeout_s=spec.drain_timeout_s,
     )
-    return engine if given.store is None else with_connector(engine, in_cluster=given.options.in_cluster)
+    if given.options.in_cluster:
+        engine = with_fleet(engine, given.fleet, given.host_cache)
+    return engine if given.own_store is None else with_connector(engine, in_cluster=given.options.in_cluster)
 
 
 def _store_containers(given: PoolInput) -> list[Manifest]:
     options = given.options
-    if given.store is None or not options.in_cluster:
+    if given.own_store is None or not options.in_cluster:
         return []
     return store_containers(
-        given.store,
+        given.own_store,
         image=options.agent_image,
         python=options.agent_program[0],
         run_mount={"name": RUN_VOLUME, "mountPath": names.DEFAULT_RUN_DIR},
@@ -214,7 +236,7 @@ def _store_containers(given: PoolInput) -> list[Manifest]:
 
 
 def _store_link(given: PoolInput, hardware: Hardware) -> StoreLink | None:
-    if given.store is None:
+    if given.own_store is None:
         return None
     if hardware.nodes > 1:
         raise RenderError("spec.kvStore", "an engine on several nodes has no store on each of them", "leave it out")
@@ -278,6 +300,8 @@ def _launch_spec(given: PoolInput, hardware: Hardware, weights: Weights, *, draf
         addresses=_addresses(),
         adapters=AdapterRoom(given.adapters.max_adapters, given.adapters.max_rank) if given.adapters else None,
         store=_store_link(given, hardware),
+        fleet=given.fleet,
+        host_cache=given.host_cache,
         shutdown_timeout_s=_CPU_EXIT_S if engine.device is Device.CPU else _EXIT_S,
         offline=weights.offline,
         sim=_sim_options(engine.sim, pool) if engine.type is EngineType.SIM else None,
@@ -325,7 +349,7 @@ def _agent_arguments(given: PoolInput, weights: Weights) -> tuple[str, ...]:
     args += ["--revision", given.revision, "--engine", service.spec.engine.type.value]
     args += ["--engine-url", f"http://127.0.0.1:{ref(names.ENGINE_PORT)}", "--engine-start-file", names.START_FILE]
     args += ["--kv-events", names.EVENTS_ENDPOINT, "--kv-replay", names.REPLAY_ENDPOINT]
-    if given.store is not None:
+    if given.own_store is not None:
         args += ["--kv-store", ref(names.KV_SOCKET)]
     args += ["--listen-http", f"{bind}:{ref(names.HTTP_PORT)}", "--listen-stream", f"{bind}:{ref(names.STREAM_PORT)}"]
     args += ["--listen-metrics", f"{bind}:{ref(names.METRICS_PORT)}"]
@@ -383,9 +407,16 @@ def _volumes(given: PoolInput, weights: Weights) -> list[Manifest]:
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _RUN_SIZE}},
         {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *weights.volumes,
-        *(store_volumes(given.store) if given.store is not None and given.options.in_cluster else ()),
+        *_store_volumes(given),
         *(ca_volumes(given.hub) if weights.downloads or _adapters_from_hub(given) else ()),
     ]
+
+
+def _store_volumes(given: PoolInput) -> list[Manifest]:
+    if given.store is None or not given.options.in_cluster:
+        return []
+    own = [] if given.own_store is None else store_volumes(given.own_store)
+    return [*own, *fleet_volumes(given.fleet, given.host_cache, given.store)]
 
 
 def _adapters_from_hub(given: PoolInput) -> bool:
@@ -409,4 +440,5 @@ def _labels(given: PoolInput) -> dict[str, str]:
 def _annotations(given: PoolInput, hardware: Hardware) -> dict[str, str]:
     spread = {NODES_ANNOTATION: str(hardware.nodes)} if hardware.nodes > 1 else {}
     room = {adapter_need.ANNOTATION: given.adapters.annotation} if given.adapters else {}
-    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER, **spread, **room}
+    fleet = fleet_annotations(given.fleet, ranks=given.template.parallelism.devices)
+    return {"kubectl.kubernetes.io/default-container": names.ENGINE_CONTAINER, **spread, **room, **fleet}

@@ -1,8 +1,10 @@
 """What of a service nobody has run, for its status."""
 
+from dataclasses import replace
 from typing import Final
 
-from inferplane_api.v1alpha1 import InferenceService
+from inferplane_api.v1alpha1 import InferenceService, KVStore
+from inferplane_api.v1alpha1.kv_store import TierMedium
 from inferplane_api.v1alpha1.pool_template import PoolTemplate
 from inferplane_engine.verification import Unverified, Use, unverified
 from inferplane_operator.render.accelerators import Accelerators
@@ -14,11 +16,15 @@ _GUESSING: Final = ("--spec",)
 """Begins the arguments by which engines are told to guess."""
 
 
-def unrun(service: InferenceService, accelerators: Accelerators, *, adapters: bool) -> tuple[Unverified, ...]:
-    """Return what is used and was never run, each once."""
+def unrun(
+    service: InferenceService, accelerators: Accelerators, *, adapters: bool, store: KVStore | None = None
+) -> tuple[Unverified, ...]:
+    """Return what is used and was never run, each once; `store` is the KVStore that the service names."""
     spec = service.spec
     pools = [("spec.prefill", spec.prefill), ("spec.decode", spec.decode)]
     uses = [_use(service, pool, accelerators, path, adapters=adapters) for path, pool in pools if pool is not None]
+    media = frozenset(tier.medium for tier in store.spec.tiers) if store is not None else frozenset[TierMedium]()
+    uses = [replace(use, media=media) for use in uses]
     return tuple(dict.fromkeys(what for use in uses for what in unverified(use)))
 
 

@@ -21,6 +21,7 @@ from inferplane_api.v1alpha1.engine import Device
 from inferplane_api.v1alpha1.speculation import SpeculationMethod
 from inferplane_engine.launch.overrides import OURS, check_overrides, guessing_flags
 from inferplane_engine.launch.spec import EngineRole, Guesses, Launch, LaunchError, LaunchSpec
+from inferplane_engine.launch.stores import sglang_arguments, sglang_environment
 
 PROGRAM: Final = ("python3", "-m", "sglang.launch_server")
 TRANSFER_BACKEND: Final = "nixl"
@@ -143,6 +144,7 @@ def sglang_launch(spec: LaunchSpec) -> Launch:
         *_transfer(spec),
         *_events(spec),
         *_adapters(spec),
+        *_host_cache(spec),
         "--enable-cache-report",
         "--enable-metrics",
         *spec.args,
@@ -247,6 +249,13 @@ def _adapters(spec: LaunchSpec) -> list[str]:
     ]
 
 
+def _host_cache(spec: LaunchSpec) -> list[str]:
+    """Keep none in a decode engine of a pair, which keeps no prefixes."""
+    if spec.role is EngineRole.DECODE:
+        return []
+    return sglang_arguments(spec.host_cache, spec.fleet, ranks=spec.tensor * spec.pipeline * spec.data)
+
+
 def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
     # Otherwise each question after its health, one a second, has the engine generate a token.
     env = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"}
@@ -254,6 +263,8 @@ def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
         env["SGLANG_HOST_IP"] = spec.addresses.side_channel_host
     if spec.offline:
         env["HF_HUB_OFFLINE"] = "1"
+    if spec.role is not EngineRole.DECODE:
+        env |= sglang_environment(spec.host_cache)
     return tuple((env | dict(spec.env)).items())
 
 

@@ -50,6 +50,40 @@ class StoreLink:
     revision: str = ""
 
 
+class FleetKind(StrEnum):
+    """Stores of KV blocks that others run."""
+
+    LMCACHE = "lmcache"
+    MOONCAKE = "mooncake"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStore:
+    """A store that others run, which the engine reaches by a connector of its own."""
+
+    kind: FleetKind
+    host: str
+    port: int
+    """Of LMCache's server on the engine's machine, or of Mooncake's master."""
+    protocol: str = "tcp"
+    """How Mooncake moves blocks: tcp or rdma."""
+    given_bytes: int = 0
+    """Memory that the engine gives to Mooncake, all ranks together; 0: other processes hold the blocks."""
+    config_file: str = ""
+    """Where vLLM's Mooncake client reads all this; "": the user's environment says."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCache:
+    """SGLang's tiers on its own machine.  Sizes in bytes."""
+
+    memory_bytes: int
+    """Of all ranks together."""
+    folder: str = ""
+    """"": there is no tier on disk."""
+    folder_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One engine on several nodes, each with a program of its own; the first one serves."""
@@ -107,6 +141,10 @@ class LaunchSpec:
     addresses: Addresses = Addresses()
     adapters: AdapterRoom | None = None
     store: StoreLink | None = None
+    fleet: tuple[FleetStore, ...] = ()
+    """Stores of others, asked in this order after our own."""
+    host_cache: HostCache | None = None
+    """Of SGLang; other engines have `store`."""
     shutdown_timeout_s: float = 0.0
     """How long running requests may go on after SIGTERM, and how long the engine may take to end."""
     offline: bool = False

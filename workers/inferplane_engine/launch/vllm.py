@@ -27,6 +27,7 @@ from inferplane_engine.launch.spec import (
     LaunchSpec,
     StoreLink,
 )
+from inferplane_engine.launch.stores import vllm_connector, vllm_environment
 
 PROGRAM: Final = ("vllm", "serve")
 _KV_ROLES: Final = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
@@ -83,7 +84,7 @@ def common_arguments(spec: LaunchSpec) -> tuple[str, ...]:
         args += ["--shutdown-timeout", str(round(spec.shutdown_timeout_s))]
     if at.events:
         args += ["--kv-events-config", _compact(_events(at, spec.data))]
-    if spec.role in _KV_ROLES or spec.store is not None:
+    if spec.role in _KV_ROLES or spec.store is not None or spec.fleet:
         args += ["--kv-transfer-config", _compact(_connectors(spec))]
     return (*args, *_adapters(spec))
 
@@ -131,16 +132,17 @@ def _events(at: Addresses, ranks: int) -> dict[str, object]:
 
 
 def _connectors(spec: LaunchSpec) -> dict[str, object]:
-    """Return how KV blocks come and go: from peers, from the store, or from both, peers first."""
-    store = [] if spec.store is None else [_stored(spec.store)]
-    peers = [_transfer(spec)] if spec.role in _KV_ROLES else []
-    if len(store + peers) == 1:
-        return (store + peers)[0]
+    """Return how KV blocks come and go: from peers, from the store, from stores of others, in this order."""
+    ways = [_transfer(spec)] if spec.role in _KV_ROLES else []
+    ways += [] if spec.store is None else [_stored(spec.store)]
+    ways += [vllm_connector(store) for store in spec.fleet]
+    if len(ways) == 1:
+        return ways[0]
     return {
         "kv_connector": "MultiConnector",
         "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute",
-        "kv_connector_extra_config": {"connectors": [*peers, *store]},
+        "kv_connector_extra_config": {"connectors": ways},
     }
 
 
@@ -224,6 +226,7 @@ def _environment(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
     env |= adapter_environment(spec)
     if spec.role in _KV_ROLES:
         env |= dict(side_channel(spec.addresses))
+    env |= vllm_environment(spec.fleet)
     env |= dict(spec.env)
     return tuple(env.items())
 
