@@ -55,6 +55,18 @@ def test_conditions_that_tell_of_a_problem_are_told_from_those_that_inform(
     assert found["Ready"]["fix"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "fix"), [("Frozen", "inferplane unfreeze"), ("NoRoom", "maxSurge"), ("CrashLoop", "workers below")]
+)
+def test_a_problems_fix_goes_by_its_reason(
+    call_cluster: Call, installed: FakeCluster, *, reason: str, fix: str
+) -> None:
+    status = installed.held("inferenceservices", "chat")["status"]
+    status["conditions"] = [{"type": "Ready", "status": "False", "reason": reason}]
+
+    assert fix in problems(call_cluster)["Ready"]["fix"]
+
+
 def test_an_operator_that_has_not_looked_is_a_problem(call_cluster: Call, installed: FakeCluster) -> None:
     installed.held("inferenceservices", "chat")["metadata"]["generation"] = 9
 
@@ -75,7 +87,8 @@ def test_a_pod_that_does_not_serve_says_why(call_cluster: Call, installed: FakeC
 
     assert "no node has enough nvidia.com/gpu left" in found["pod waiting"]["detail"]
     assert found["pod mounting"]["detail"] == "Starting: no such claim"
-    assert "`inferplane logs waiting`" in found["pod waiting"]["fix"]
+    assert "`inferplane logs mounting`" in found["pod mounting"]["fix"]
+    assert found["pod waiting"]["fix"] == "see `inferplane status chat`"  # a Pod without a node has no logs
 
 
 def test_a_quota_that_lets_no_pod_be_made_is_a_problem(call_cluster: Call, installed: FakeCluster) -> None:

@@ -10,7 +10,7 @@ from inferplane.kube.fields import annotation, parts, text
 from inferplane.kube.picture import Picture
 from inferplane.kube.pod_view import PodView
 from inferplane.kube.service_view import is_current, pods, problems
-from inferplane_api.v1alpha1.conditions import ConditionType
+from inferplane_api.v1alpha1.conditions import ConditionType, Reason
 
 _BAD: Final = {
     ConditionType.READY: "False",
@@ -25,6 +25,19 @@ _FIXES: Final = {
     ConditionType.KV_ROUTING_HEALTHY: "ask `inferplane explain REQUEST_ID` of a mispredicted request",
     ConditionType.SLO_MET: "scale up, raise the budget, or loosen spec.slo",
 }
+_FIXES_OF_REASONS: Final = {
+    Reason.FROZEN: "`inferplane unfreeze` it when the freeze has done its part",
+    Reason.INVALID_SPEC: "correct the field that is named",
+    Reason.MODEL_NOT_FOUND: "correct spec.model.source.hf or spec.model.revision, or see that the hub can be reached",
+    Reason.SERVED_NAME_CONFLICT: "give one of the two another name in spec.model.servedNames",
+    Reason.ROLLED_BACK: "mend the spec, or set the annotation inferplane.dev/retry if the fault lay outside",
+    Reason.DEADLINE_EXCEEDED: "see why the new workers do not serve, below; `inferplane rollback` goes back",
+    Reason.NO_ROOM: "fewer replicas, more nodes, or spec.rollout.maxSurge: 0",
+    Reason.WORKER_REFUSED: "correct what the message names: resources, podTemplate, or a policy of the cluster",
+    Reason.BUDGET_EXHAUSTED: "raise spec.budget.maxDevices, or scale down",
+    Reason.KV_STORE_UNAVAILABLE: "create the KVStore, or remove spec.kvStore",
+}
+"""What is better advice than the condition's own."""
 _HELD: Final = {
     "paused": "nothing but status is written",
     "freeze": "nothing is rolled out; `inferplane unfreeze` lets it go on",
@@ -64,7 +77,11 @@ def _conditions(found: Picture) -> Iterator[Finding]:
         known = next((one for one in ConditionType if one.value == kind), None)
         bad = known is not None and _BAD.get(known) == text(it, "status")
         detail = f"{text(it, 'status')}, {text(it, 'reason')}{f': {message}' if message else ''}"
-        yield Finding(kind, ok=not bad, detail=detail, fix=_FIXES[known] if bad and known else "")
+        yield Finding(kind, ok=not bad, detail=detail, fix=_fix(known, text(it, "reason")) if bad and known else "")
+
+
+def _fix(kind: ConditionType, reason: str) -> str:
+    return next((fix for known, fix in _FIXES_OF_REASONS.items() if known.value == reason), _FIXES[kind])
 
 
 def _held(found: Picture) -> Iterator[Finding]:
@@ -77,8 +94,12 @@ def _held(found: Picture) -> Iterator[Finding]:
 def _pod(view: PodView) -> Finding:
     ok = view.phase in ("Ready", "Draining")
     detail = f"{view.phase}{f': {view.why}' if view.why else ''}{_restarts(view) if view.restarts else ''}"
-    fix = "" if ok else f"see `inferplane logs {view.name}`, `inferplane status {view.service}`"
-    return Finding(f"pod {view.name}", ok=ok, detail=detail, fix=fix)
+    return Finding(f"pod {view.name}", ok=ok, detail=detail, fix="" if ok else _look_at(view))
+
+
+def _look_at(view: PodView) -> str:
+    status = f"`inferplane status {view.service}`"
+    return f"see {status}" if view.phase == "Pending" else f"see `inferplane logs {view.name}`, {status}"
 
 
 def _restarts(view: PodView) -> str:
