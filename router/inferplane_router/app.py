@@ -19,6 +19,7 @@ from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import ModelFacts
 from inferplane_router.core_meters import CoreMeters
 from inferplane_router.front import Front, Outside
+from inferplane_router.gateway.announcing import Announcements
 from inferplane_router.gateway.seams import PromptEncoder
 from inferplane_router.grpc.observations import Observations
 from inferplane_router.index_check import IndexCheck
@@ -67,7 +68,7 @@ class RouterApp:
         outside = Outside(
             core=self.core,
             epoch=epoch,
-            announcer=self.fleet,
+            announcer=Announcements(self.fleet.tell),
             observations=Observations(wall=clock.wall),
             unready=self._sources.unready,
             generation=self._sources.generation,

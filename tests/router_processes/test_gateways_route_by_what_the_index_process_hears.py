@@ -11,7 +11,7 @@ from inferplane_router.core.followed_index import FollowedIndex
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import FakeWorker, accepted, ask, make_core, prompt
 from inferplane_router.core.values import Routed, WorkerView
-from inferplane_router.processes.frames import Kind
+from inferplane_router.processes.frames import Kind, named
 from inferplane_router.processes.testing import GatewaySide, IndexSide, SharedMemory
 
 TOKENS = prompt(1, 640)
@@ -75,7 +75,8 @@ def test_blocks_are_not_sent_to_gateways() -> None:
 def test_a_prediction_of_one_gateway_is_known_to_the_others() -> None:
     index, (first, second), workers = world()
     expect = wire.Expect(request_id="r", hashes=workers[1].hashes(TOKENS).tobytes())
-    index.relay.expect("w1", expect, by=first)
+    body = named("w1", wire.Expects(expects=[expect]).SerializeToString())
+    index.relay.pass_on(Kind.EXPECT, body, but=first)
 
     assert cached(second.core, "a") == ("w1", BLOCKS * 16)
     assert cached(first.core, "a", "w1") == ("w1", 0)

@@ -6,14 +6,13 @@ from pathlib import Path
 from random import Random
 
 import grpc
-import numpy as np
 import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueWorker, WorkerRole
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.__main__ import main
 from inferplane_router.config import read_config
-from inferplane_router.core.values import Expectation, Resync
+from inferplane_router.core.values import Resync
 from inferplane_router.discovery.file import CatalogueFile
 from inferplane_router.streams.stream_fleet import StreamFleet
 from inferplane_router.streams.worker_stream import StreamObserver, StreamSettings, WorkerStream
@@ -21,6 +20,7 @@ from inferplane_runtime.clock import FakeClock
 from inferplane_runtime.settings import SettingsError
 
 HELLO = wire.Hello(protocol_version=1, subscriber_epoch=9, component="router", want_blocks=True)
+EXPECTS = wire.Expects(expects=[wire.Expect(request_id="r", dp_rank=2, hashes=bytes(8))])
 
 
 class NotedFeed:
@@ -146,8 +146,8 @@ def test_a_resync_and_expected_blocks_reach_the_agent() -> None:
         async with asyncio.TaskGroup() as group:
             fleet.follow([entry], group)
             await feed.until("message 3")
-            fleet.announce("r", Expectation("w0", 2, np.array([5], np.uint64)))
-            fleet.announce("r", Expectation("unknown", 0, np.array([5], np.uint64)))
+            fleet.tell("w0", EXPECTS)
+            fleet.tell("unknown", EXPECTS)
             while len(agent.heard) < 3:
                 agent.told.clear()
                 await agent.told.wait()
@@ -158,30 +158,7 @@ def test_a_resync_and_expected_blocks_reach_the_agent() -> None:
     heard = asyncio.run(scenario())
 
     assert heard[1].resync == wire.Resync(dp_rank=0, reason="gap")
-    assert list(heard[2].expects.expects) == [wire.Expect(request_id="r", dp_rank=2, hashes=(5).to_bytes(8, "little"))]
-
-
-def test_expectations_of_one_moment_share_a_message() -> None:
-    async def scenario() -> list[wire.SubscriberMessage]:
-        agent, feed = Agent([2], stay=True), NotedFeed()
-        address = await agent.start()
-        one = stream(address, feed, NoSleep())
-        fleet = StreamFleet(lambda _: one)
-        async with asyncio.TaskGroup() as group:
-            fleet.follow([worker("w0", address)], group)
-            await feed.until("message 2")
-            for number in range(3):
-                fleet.announce(f"r{number}", Expectation("w0", 0, np.array([number + 1], np.uint64)))
-            while len(agent.heard) < 2:  # the greeting and what was told
-                agent.told.clear()
-                await agent.told.wait()
-            fleet.stop()
-        await agent.server.stop(None)
-        return agent.heard
-
-    shared = asyncio.run(scenario())[1].expects
-
-    assert [expect.request_id for expect in shared.expects] == ["r0", "r1", "r2"]
+    assert heard[2].expects == EXPECTS
 
 
 def test_a_silent_stream_is_given_up() -> None:

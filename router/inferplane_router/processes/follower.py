@@ -59,6 +59,8 @@ class Follower:
                 self._lose(split_name(body)[0], now)
             case Kind.MESSAGE:
                 self._hear(*split_name(body), now)
+            case Kind.EXPECT:
+                self._expect(*split_name(body), now)
             case Kind.IDENTITY:
                 self._meet(*split_name(body), now)
             case Kind.SYNCED:
@@ -104,6 +106,14 @@ class Follower:
 
     def _hear(self, worker_id: str, body: bytes, now: float) -> None:
         self._tell(worker_id, wire.WorkerMessage.FromString(body), now)
+
+    def _expect(self, worker_id: str, body: bytes, now: float) -> None:
+        """Hear what another gateway expects as if the worker had passed it on."""
+        for expect in wire.Expects.FromString(body).expects:
+            delta = wire.BlockDelta(
+                dp_rank=expect.dp_rank, plane=wire.PLANE_DEVICE, expected=expect.hashes, expected_by=expect.request_id
+            )
+            self._tell(worker_id, wire.WorkerMessage(block_delta=delta), now)
 
     def _tell(self, worker_id: str, message: wire.WorkerMessage, now: float) -> None:
         self._sequence[worker_id] += 1

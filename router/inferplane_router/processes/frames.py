@@ -37,7 +37,7 @@ class Kind(IntEnum):
     SYNCED = 8
     """Index process: what it knows of workers has been sent."""
     EXPECT = 9
-    """Gateway: a worker's name and Expect, of a request that it has routed there."""
+    """Both ways: a worker's name and Expects, of requests that a gateway has routed there."""
     OBSERVATION = 10
     """Both ways: Observation, for who follows them in another gateway."""
     COMPLETE = 11

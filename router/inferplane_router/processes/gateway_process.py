@@ -18,9 +18,9 @@ from inferplane_api.catalogue import Catalogue
 from inferplane_api.proto import router_pb2 as pb
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.core.router import RouterCore
-from inferplane_router.core.values import Expectation
 from inferplane_router.core_meters import CoreMeters
 from inferplane_router.front import Front, Outside
+from inferplane_router.gateway.announcing import Announcements
 from inferplane_router.grpc.observations import Observations
 from inferplane_router.processes.channel import Channel
 from inferplane_router.processes.errors import ChannelLostError
@@ -41,11 +41,13 @@ from inferplane_runtime.metrics.instruments import Instruments
 
 _REJOIN_S: Final = 0.05
 _TELL_S: Final = 0.2
+_GATHER_S: Final = 0.01
+"""How long expected blocks wait for more of them: each frame alone wakes up every process of the router."""
 _log = structlog.get_logger("inferplane.processes")
 
 
 class GatewayProcess:
-    """Use `running_gateway`; also the front's `Announcer` and `Siblings`."""
+    """Use `running_gateway`; also the front's `Siblings`."""
 
     def __init__(self, shared: Shared, name: str, *, prompts: PromptService, pool: UpstreamPool) -> None:
         self._shared = shared
@@ -60,7 +62,7 @@ class GatewayProcess:
         outside = Outside(
             core=self.core,
             epoch=shared.epoch,
-            announcer=self,
+            announcer=Announcements(self._announce, gather_s=_GATHER_S),
             observations=self._observations,
             unready=self._unready,
             generation=self._generation,
@@ -155,12 +157,6 @@ class GatewayProcess:
 
     # What the front says.
 
-    def announce(self, request_id: str, expectation: Expectation) -> None:
-        if self._channel is not None:
-            hashes = expectation.hashes.astype("<u8", copy=False).tobytes()
-            expect = wire.Expect(request_id=request_id, dp_rank=expectation.rank, hashes=hashes)
-            self._channel.send(Kind.EXPECT, named(expectation.worker_id, expect.SerializeToString()), hurry=False)
-
     async def explain(self, request_id: str) -> pb.DecisionRecord | None:
         if self._channel is None:
             return None
@@ -206,6 +202,10 @@ class GatewayProcess:
             self.front.follow(catalogue, self._group)
         self._catalogue_generation.set(catalogue.generation)
         self._tell()
+
+    def _announce(self, worker_id: str, expects: wire.Expects) -> None:
+        if self._channel is not None:
+            self._channel.send(Kind.EXPECT, named(worker_id, expects.SerializeToString()))
 
     def _share(self, observation: pb.Observation) -> None:
         if self._channel is not None:

@@ -120,7 +120,7 @@ class IndexProcess:
                 self._reports[channel] = read_report(body)
                 self._judge()
             case Kind.EXPECT:
-                self._expect(channel, *split_name(body))
+                self._expect(channel, body)
             case Kind.OBSERVATION | Kind.COMPLETE | Kind.PLANNED:
                 self._relay.pass_on(kind, body, but=channel)
             case _:
@@ -159,10 +159,11 @@ class IndexProcess:
         if message.HasField("load_snapshot"):
             self._settle()
 
-    def _expect(self, channel: Channel, worker_id: str, body: bytes) -> None:
-        expect = wire.Expect.FromString(body)
-        self._sources.fleet.tell(worker_id, expect)
-        self._relay.expect(worker_id, expect, by=channel)
+    def _expect(self, channel: Channel, body: bytes) -> None:
+        """Let a worker's agent, which tells other routers, and the other gateways know of coming blocks."""
+        worker_id, expects = split_name(body)
+        self._sources.fleet.tell(worker_id, wire.Expects.FromString(expects))
+        self._relay.pass_on(Kind.EXPECT, body, but=channel, hurry=False)
 
     async def _explain(self, asker: Channel, body: bytes, answer: Callable[[bytes], None]) -> None:
         others = [each for each in self._reports if each is not asker]

@@ -50,14 +50,6 @@ class Relay:
         for member in members:
             member.send(Kind.SYNCED)
 
-    def expect(self, worker_id: str, expect: wire.Expect, *, by: Member) -> None:
-        """Let the other gateways know which blocks a request will store; its agent tells other routers."""
-        delta = wire.BlockDelta(
-            dp_rank=expect.dp_rank, plane=wire.PLANE_DEVICE, expected=expect.hashes, expected_by=expect.request_id
-        )
-        body = named(worker_id, wire.WorkerMessage(block_delta=delta).SerializeToString())
-        self.pass_on(Kind.MESSAGE, body, but=by, hurry=False)
-
     def pass_on(self, kind: Kind, body: bytes, *, but: Member | None = None, hurry: bool = True) -> None:
         for member in self.members:
             if member is not but:

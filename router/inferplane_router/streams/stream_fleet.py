@@ -9,7 +9,6 @@ from typing import Protocol
 
 from inferplane_api.catalogue import CatalogueWorker
 from inferplane_api.proto import worker_pb2 as wire
-from inferplane_router.core.values import Expectation
 from inferplane_router.streams.worker_stream import StreamObserver
 
 
@@ -28,7 +27,7 @@ Open = Callable[[CatalogueWorker], Stream]
 
 
 class StreamFleet:
-    """Starts and stops streams inside one task group; also the gateway's `Announcer`."""
+    """Starts and stops streams inside one task group."""
 
     def __init__(self, open_stream: Open) -> None:
         self._open = open_stream
@@ -52,18 +51,11 @@ class StreamFleet:
         """At least one stream was tried, or there is none to try."""
         return not self._streams or any(stream.tried for _, stream, _ in self._streams.values())
 
-    def announce(self, request_id: str, expectation: Expectation) -> None:
-        """Tell an agent which blocks a routed request will store; lost when its stream is down."""
-        if expectation.worker_id in self._streams:
-            hashes = expectation.hashes.astype("<u8", copy=False).tobytes()
-            expect = wire.Expect(request_id=request_id, dp_rank=expectation.rank, hashes=hashes)
-            self.tell(expectation.worker_id, expect)
-
-    def tell(self, worker_id: str, expect: wire.Expect) -> None:
-        """Tell a worker's agent, if its stream is up."""
+    def tell(self, worker_id: str, expects: wire.Expects) -> None:
+        """Tell a worker's agent which blocks routed requests will store; lost when its stream is down."""
         entry = self._streams.get(worker_id)
         if entry is not None:
-            entry[1].tell(wire.SubscriberMessage(expects=wire.Expects(expects=[expect])))
+            entry[1].tell(wire.SubscriberMessage(expects=expects))
 
     def stop(self) -> None:
         for _, _, task in self._streams.values():

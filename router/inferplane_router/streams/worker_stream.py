@@ -9,8 +9,7 @@ find, which then asks for a snapshot through here.
 """
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -25,8 +24,6 @@ from inferplane_runtime.clock import Clock
 PROTOCOL_VERSION: Final = 1
 METHOD: Final = "/inferplane.v1.WorkerStream/Subscribe"
 _QUEUE: Final = 1024
-_GATHER_S: Final = 0.002
-"""A write costs the router as much as all else it does for a request, so a busy one shares them."""
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 20_000),
@@ -180,23 +177,6 @@ def _serialise(message: wire.SubscriberMessage) -> bytes:
 
 
 async def _write(call: _Call, outbox: asyncio.Queue[wire.SubscriberMessage]) -> None:
-    """Send what is queued, in order; expectations that come within a moment of each other share a message."""
+    """Send what is queued, in order."""
     while True:
-        queued = [await outbox.get()]
-        if queued[0].HasField("expects"):
-            await asyncio.sleep(_GATHER_S)
-        while not outbox.empty():
-            queued.append(outbox.get_nowait())
-        for message in _joined(queued):
-            await call.write(message)
-
-
-def _joined(messages: list[wire.SubscriberMessage]) -> Iterator[wire.SubscriberMessage]:
-    for expects, run in itertools.groupby(messages, lambda message: message.HasField("expects")):
-        first, *others = run
-        if expects:
-            for other in others:
-                first.expects.expects.extend(other.expects.expects)
-            yield first
-        else:
-            yield from (first, *others)
+        await call.write(await outbox.get())
