@@ -105,6 +105,23 @@ def test_events_pass_through_as_they_come_and_the_ends_meet() -> None:
     assert world.metric('inferplane_gateway_ttft_seconds_count{namespace="default",service="s"} 1.0')
 
 
+def test_a_streams_last_event_frees_its_place_before_the_connection_says_that_it_was_the_last() -> None:
+    world = World()
+    world.ask()
+    sink = world.last.sink
+    sink.on_head(SSE)
+    sink.on_body(b"data: 1\n\n")
+    assert world.outcomes == []
+
+    sink.on_body(b"data: 2\n\ndata: [DONE]\n\n")
+    assert world.outcomes == [wire.OUTCOME_OK]
+    assert world.metric('inferplane_gateway_running_requests{namespace="default",service="s"} 1.0')
+
+    sink.on_end()
+    assert world.outcomes == [wire.OUTCOME_OK]
+    assert world.metric('inferplane_gateway_running_requests{namespace="default",service="s"} 0.0')
+
+
 def test_the_clients_id_goes_in_and_out_and_a_duplicate_gets_another() -> None:
     world = World()
     first = world.ask(None, (b"x-request-id", b"mine"))

@@ -42,6 +42,8 @@ _ERROR_STATUS: Final = 400
 _SERVER_ERROR: Final = 500
 _UNREACHED: Final = 503
 """An agent's retryable answer where nothing came to its engine; another status says that the engine was lost."""
+_LAST_EVENT: Final = b"data: [DONE]\n\n"
+"""Ends a stream for its client, which may ask for the next turn before the connection says so."""
 _TRY_ELSEWHERE: Final = (UpstreamFailure.REFUSED, UpstreamFailure.LOST, UpstreamFailure.MALFORMED)
 _log = structlog.get_logger("inferplane.gateway")
 
@@ -144,6 +146,8 @@ class Forward:
         now = self._context.plane.now()
         self._pieces += 1
         self._last = data
+        if data.endswith(_LAST_EVENT) and self._placement is not None:
+            self._placement.complete(OUTCOME_OK)
         if self._exchange.started or self._head is None:
             if self._wish.body.stream:
                 self._meters.itl.observe(now - self._last_at)
