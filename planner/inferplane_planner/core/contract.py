@@ -112,7 +112,7 @@ class State:
     sample: Demand | None = None
     start_ups_s: tuple[float, ...] = ()
     peaks: tuple[tuple[float, float], ...] = ()
-    """(moment, rate that was planned for), of the delay behind."""
+    """(moment, rate that was foreseen), of the delay behind; how far the sample is doubted is not in it."""
     last_arrival_s: float | None = None
     crowded_s: float | None = None
     """When prefills last had to wait for each other."""

@@ -28,6 +28,8 @@ class Demand:
     """Tokens of the answer."""
     held: Floats | None = None
     """Prompt tokens that the decode side holds already, and that are not transferred; None: none."""
+    answers_each: float = 1.0
+    """Answers that are decoded for each prompt; not 1 where the one kind of work is doubted more than the other."""
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rate_per_s) and self.rate_per_s >= 0):
@@ -46,12 +48,16 @@ class Demand:
         return self.uncached + self.cached
 
     @property
+    def answers_per_s(self) -> float:
+        return self.rate_per_s * self.answers_each
+
+    @property
     def transferred(self) -> Floats:
         return self.prompt if self.held is None else np.maximum(0.0, self.prompt - self.held)
 
     def at(self, rate_per_s: float) -> "Demand":
         """Return the same requests, so often."""
-        return Demand(rate_per_s, self.uncached, self.cached, self.output, self.held)
+        return Demand(rate_per_s, self.uncached, self.cached, self.output, self.held, self.answers_each)
 
 
 def _check(name: str, values: "NDArray[Any]", size: int, least: float) -> None:

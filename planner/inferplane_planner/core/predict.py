@@ -84,7 +84,7 @@ def _apart(question: Question, candidate: Candidate, engines: Pair) -> Predictio
     demand, percentile, limit_s = question.demand, question.percentile, question.ttft_limit_s
     service = engines.prefill.prefill_s(demand.uncached, demand.cached)
     queue = _queue(demand.rate_per_s, candidate.prefill, service, question.burst)
-    batch = settle(engines.decode, demand, per_worker=demand.rate_per_s / candidate.decode)
+    batch = settle(engines.decode, demand, per_worker=demand.answers_per_s / candidate.decode)
     tpot_s = crowded_step_s(engines.decode, demand, batch, share=percentile, prefill_share=0.0)
     own = service + engines.prefill.transfer_s(demand.transferred) + (0.0 if math.isinf(tpot_s) else batch.step_s)
     return Prediction(
@@ -100,7 +100,7 @@ def _together(question: Question, candidate: Candidate, engine: EngineTimes) -> 
     demand, percentile, limit_s = question.demand, question.percentile, question.ttft_limit_s
     alone = engine.prefill_s(demand.uncached, demand.cached)
     share = demand.rate_per_s * float(alone.mean()) / candidate.decode
-    batch = settle(engine, demand, per_worker=demand.rate_per_s / candidate.decode, prefill_share=min(1.0, share))
+    batch = settle(engine, demand, per_worker=demand.answers_per_s / candidate.decode, prefill_share=min(1.0, share))
     if batch.full or share >= 1.0:
         return Prediction(math.inf, math.inf, 0.0, share, 1.0)
     # Each step of a prefill carries the decoding batch along.

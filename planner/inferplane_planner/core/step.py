@@ -45,7 +45,7 @@ def _plan(moment: Moment) -> tuple[State, Plan]:
     if sample is None:
         return moment.state, _wake(moment)
     moment = replace(moment, state=judge(moment))
-    loads = _loads(moment, sample)
+    loads = _loads(moment)
     if loads.soon <= 0:
         return moment.state, _wake(moment)
     return _decide(replace(moment, state=replace(moment.state, peaks=loads.peaks)), sample, loads)
@@ -60,21 +60,23 @@ class _Loads:
     peaks: tuple[tuple[float, float], ...]
 
 
-def _loads(moment: Moment, sample: Demand) -> _Loads:
+def _loads(moment: Moment) -> _Loads:
     state, spec, now = moment.state, moment.spec, moment.now
     ahead = moment.start_up_s + spec.period_s
     coming = moment.forecaster.highest(now, now + ahead).high_per_s
     # What waits is to be worked off beside what comes, within as long as a start takes.
     waiting = moment.seen.queued / max(ahead, spec.forecast.interval_s)
-    soon = (coming + waiting) * state.doubt * scarcity(sample, moment.model.pair())
+    soon = (coming + waiting) * state.doubt
     peaks = (*(peak for peak in state.peaks if now - spec.patience.down_delay_s <= peak[0] < now), (now, soon))
     return _Loads(soon, max(rate for _, rate in peaks), peaks)
 
 
 def _decide(moment: Moment, sample: Demand, loads: _Loads) -> tuple[State, Plan]:
-    soon = _choose(moment, sample.at(loads.soon))
-    lasting = soon if loads.lasting == loads.soon else _choose(moment, sample.at(loads.lasting))
-    check = sample.at(loads.lasting / moment.spec.patience.room)
+    few = scarcity(sample, moment.model.pair())
+    demand = few.at(sample, loads.soon)
+    soon = _choose(moment, demand)
+    lasting = soon if loads.lasting == loads.soon else _choose(moment, few.at(sample, loads.lasting))
+    check = few.at(sample, loads.lasting / moment.spec.patience.room)
     now = Now(moment.now, moment.wanted, moment.pending_since_s)
     decision = decide(
         now, Need(soon, lasting, lambda each: _keeps(moment, check, each)), moment.state.memory, moment.spec.patience
@@ -82,7 +84,7 @@ def _decide(moment: Moment, sample: Demand, loads: _Loads) -> tuple[State, Plan]
     if moment.seen.blind and decision.move is not Move.UP:
         return moment.state, held(moment, Verdict.UNKNOWN, "no router is heard; the last plan stays in force")
     decision = _allowed(moment, decision)
-    return replace(moment.state, memory=decision.memory), predicted(moment, decision, soon, sample.at(loads.soon))
+    return replace(moment.state, memory=decision.memory), predicted(moment, decision, soon, demand)
 
 
 def _choose(moment: Moment, demand: Demand) -> Choice:
