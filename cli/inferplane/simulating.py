@@ -17,7 +17,7 @@ from inferplane_engine.profiles import profile_named
 from inferplane_engine.timing import TimingProfile
 from inferplane_planner.workload import Workload, workload
 from inferplane_planner.workload.open_loop import Ends
-from inferplane_planner.workload.traces import BLOCK, Trace
+from inferplane_planner.workload.traces import BLOCK, Trace, holds_records
 from inferplane_simulator import PoolSpec, Scenario, Slo
 from inferplane_simulator.knee import find_knee
 from inferplane_simulator.run import Simulation
@@ -43,7 +43,8 @@ class Source:
     @property
     def block_tokens(self) -> int:
         """Return as coarse blocks as the source can tell apart."""
-        return BLOCK if self.trace is not None and self.trace.suffix.lower() == ".jsonl" else _GENERATED_BLOCK
+        named = self.trace is not None and self.trace.suffix.lower() == ".jsonl" and not holds_records(self.trace)
+        return BLOCK if named else _GENERATED_BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Mooncake's form: JSON lines `{"timestamp": ms, "input_length", "output_length", "hash_ids": [...]}`, an id for each 512
 tokens, equal ids for equal beginnings.  Azure's form: CSV with the columns `TIMESTAMP,ContextTokens,GeneratedTokens`,
-which says nothing of what is shared.  `speed` 2 lets the trace come twice as fast.
+which says nothing of what is shared.  A router's decision records are JSON lines too, and told by their first one.
+`speed` 2 lets the trace come twice as fast.
 """
 
 import csv
@@ -16,6 +17,7 @@ from typing import Any, Final, cast
 from inferplane_planner.workload.arrivals import check_positive
 from inferplane_planner.workload.errors import WorkloadError
 from inferplane_planner.workload.prompts import Piece, Prompt, Request
+from inferplane_planner.workload.recorded import is_record, read_recorded
 from inferplane_planner.workload.shapes import OWN, PREFIX, named
 
 BLOCK: Final = 512
@@ -27,7 +29,7 @@ Line = tuple[str, float, Prompt, int]
 
 
 class Trace:
-    """A file as a workload; one request is held at a time."""
+    """A file as a workload; of what is sorted by time one request is held at once."""
 
     def __init__(self, path: Path, *, speed: float = 1.0, requests: int | None = None) -> None:
         check_positive("speed", speed)
@@ -69,11 +71,24 @@ class Trace:
 
 
 def _reader(path: Path) -> Callable[[Path], Iterator[Line]]:
-    readers: Mapping[str, Callable[[Path], Iterator[Line]]] = {".jsonl": read_mooncake, ".csv": read_azure}
+    readers: Mapping[str, Callable[[Path], Iterator[Line]]] = {".jsonl": _read_lines, ".csv": read_azure}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise WorkloadError(str(path), "is neither .jsonl nor .csv", "name the file after its form")
     return reader
+
+
+def _read_lines(path: Path) -> Iterator[Line]:
+    return read_recorded(path, _texts(path)) if holds_records(path) else read_mooncake(path)
+
+
+def holds_records(path: Path) -> bool:
+    """Whether a file's first line is a decision record.  Raises WorkloadError where it cannot be read."""
+    first = next(_texts(path), None)
+    try:
+        return first is not None and is_record(json.loads(first[1]))
+    except ValueError:
+        return False
 
 
 def read_mooncake(path: Path) -> Iterator[Line]:
