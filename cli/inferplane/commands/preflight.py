@@ -44,12 +44,15 @@ def command(ctx: click.Context, *, filename: Path | None, target: Target, output
 
 def _of_file(connection: Connection, facts: ClusterFacts, filename: Path) -> list[Check]:
     from inferplane.kube.needs import check_file  # noqa: PLC0415  rendering is only needed for a file
+    from inferplane.kube.release_classes import release_accelerators  # noqa: PLC0415
     from inferplane.manifest import read_manifest  # noqa: PLC0415
     from inferplane.rendering import rendered, unresolved  # noqa: PLC0415
+    from inferplane_operator.render import RenderOptions  # noqa: PLC0415
 
     manifest = read_manifest(filename, for_cluster=True).within(connection.namespace)
     namespace = manifest.service.metadata.namespace
-    found = rendered(manifest, model_revision=unresolved(manifest))
+    options = RenderOptions(accelerators=release_accelerators(connection.cluster, facts.components))
+    found = rendered(manifest, options, model_revision=unresolved(manifest))
     return check_file(connection.cluster, manifest, found, facts.nodes, namespace)
 
 

@@ -8,10 +8,12 @@ from typing import Final
 
 from inferplane.cluster import Cluster, ClusterError, Connection, Object, Question
 from inferplane.kube import kinds
+from inferplane.kube.facts import read_components
 from inferplane.kube.fields import label, name_of, text
 from inferplane.kube.objects import find, readable_items
 from inferplane.kube.picture import Picture, picture
 from inferplane.kube.preview import Preview
+from inferplane.kube.release_classes import release_accelerators
 from inferplane_api.claims import Claim, adapter_claim, claims_of, holders
 from inferplane_api.claims import Key as Holder
 from inferplane_api.v1alpha1 import InferenceService, LoRAAdapter
@@ -19,7 +21,8 @@ from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.change import Change, change
 from inferplane_operator.reconcile.scene import Settings
 from inferplane_operator.reconcile.values import Key, Observed, ServedNameClaim
-from inferplane_operator.render import multi_node
+from inferplane_operator.render import RenderOptions, multi_node
+from inferplane_operator.render.accelerators import Accelerators
 from inferplane_operator.render.names import LABEL_COMPONENT
 
 _METRICS_PORT: Final = 9090
@@ -42,11 +45,16 @@ def foresee(connection: Connection, service: Preview, adapters: Sequence[Preview
         histories=found.revisions,
     )
     observed = replace(observed, lost_names=_lost_names(connection.cluster, service.after, observed.adapters))
-    foreseen = change(observed, service.after, Settings(), cached_blocks=_cached_blocks(connection, found.pods))
+    settings = Settings(RenderOptions(accelerators=_accelerators(connection)))
+    foreseen = change(observed, service.after, settings, cached_blocks=_cached_blocks(connection, found.pods))
     current = text(found.service, "status", "revision")
     new = tuple(text(it.after, "spec", "servedName") or name_of(it.after) for it in adapters if it.before is None)
     gained = tuple(dict.fromkeys([*foreseen.names_gained, *new]))
     return replace(foreseen, old_revision=current or foreseen.old_revision, names_gained=gained)
+
+
+def _accelerators(connection: Connection) -> Accelerators:
+    return release_accelerators(connection.cluster, read_components(connection.cluster, connection.namespace))
 
 
 def _picture(connection: Connection, service: Preview) -> Picture:
