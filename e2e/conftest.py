@@ -17,7 +17,7 @@ import pytest
 
 import lanes
 from e2e.cluster.access import Access
-from e2e.cluster.binaries import MissingError, build_missing
+from e2e.cluster.binaries import CLIENTS, MissingError, build_missing, path_of
 from e2e.cluster.machine import GIVEN, lacks, told
 from e2e.cluster.one_node import OneNode
 from e2e.cluster.packages import NEEDED, NEEDED_FOR_IMAGES, install_missing
@@ -41,7 +41,10 @@ _FIGURES = "e2e figures"
 def pytest_sessionstart(session: pytest.Session) -> None:
     """End at once where no cluster can run; have its programs before any lane begins: tests/helm uses one of them."""
     config = session.config
-    if lanes.is_a_lane(config) or config.option.collectonly or os.environ.get(GIVEN):
+    if lanes.is_a_lane(config) or config.option.collectonly:
+        return
+    if os.environ.get(GIVEN):
+        _have_clients()
         return
     if missing := lacks():
         pytest.exit(told(missing), returncode=pytest.ExitCode.USAGE_ERROR)
@@ -50,6 +53,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         build_missing()
     except MissingError as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+def _have_clients() -> None:
+    """End at once where somebody's cluster cannot be spoken to."""
+    if absent := [name for name in CLIENTS if not path_of(name).exists()]:
+        why = f"{GIVEN} needs {' and '.join(absent)}: put them on PATH, or let `make cluster` build them"
+        pytest.exit(why, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,6 +29,8 @@ _LINKS: Final = (
     "kubectl",
     "kubelet",
 )
+CLIENTS: Final = ("kubectl", "helm")
+"""What tests of somebody's cluster need; the machine's own will do where none was built."""
 _VERSION_VARIABLES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
@@ -71,10 +73,9 @@ ALL: Final = (KUBERNETES, HELM, COREDNS, PAUSE)
 
 def path_of(name: str) -> Path:
     """Return the file of a program or of one of the parts of Kubernetes, whether it is built or not."""
-    if name in _LINKS:
-        return KUBERNETES.home / name
-    (program,) = (program for program in ALL if program.name == name)
-    return program.home / name
+    home = KUBERNETES.home if name in _LINKS else next(program.home for program in ALL if program.name == name)
+    own = shutil.which(name) if name in CLIENTS and not (home / name).exists() else None
+    return Path(own) if own else home / name
 
 
 def build_missing() -> None:
