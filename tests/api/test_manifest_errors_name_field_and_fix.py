@@ -119,6 +119,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (service(routing={"queueTimeout": "0s"}), "spec.routing.queueTimeout", "longer than 0s"),
     (service(routing={"policy": "kv"}), "spec.routing.policy", "kv-aware"),
     (service(rollout={"maxSurge": 0}), "spec.rollout", "nothing may move"),
+    (service(rollout={"progressDeadline": "0s"}), "spec.rollout.progressDeadline", "longer than 0s"),
     (service(replicas=3), "spec.replicas", "unknown field"),
     (service() | {"metadata": {"name": "Demo"}}, "metadata.name", "DNS"),
     (service() | {"metadata": {"name": "a" * 41}}, "metadata.name", "at most 40"),

@@ -374,6 +374,7 @@ RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = MappingProxyType(
                 "self.maxSurge > 0 || self.maxUnavailable > 0",
                 "nothing may move: maxSurge and maxUnavailable are 0; set one of them to 1",
             ),
+            _longer_than_zero("progressDeadline", "1h"),
         ),
         PoolSpec: (
             _SAME_SERVICE,

@@ -103,8 +103,13 @@ class Rollout(WireModel):
 
     @model_validator(mode="after")
     def _moves(self) -> Self:
+        findings: list[Finding] = []
         if self.max_surge == 0 and self.max_unavailable == 0:
-            raise invalid(Finding("", "nothing may move: maxSurge and maxUnavailable are 0", "set one of them to 1"))
+            findings.append(Finding("", "nothing may move: maxSurge and maxUnavailable are 0", "set one of them to 1"))
+        if self.progress_deadline_s <= 0:
+            findings.append(Finding("progressDeadline", "it must be longer than 0s", 'try "1h"'))
+        if findings:
+            raise invalid(*findings)
         return self
 
 
