@@ -133,7 +133,7 @@ class Front:
         self.grpc: GrpcServer | None = None
         self._endpoints = Endpoints(fallbacks=config.ext_proc.fallbacks)
         around = Surroundings(self.plane, gateway.local, writer, self._endpoints, config.limits.max_body_bytes)
-        self._picks = Picker(plane=self.plane, surroundings=around, meters=self.meters)
+        self._picks = Picker(plane=self.plane, surroundings=around, meters=self.meters, tracer=tracer)
         self._picker: PickerServer | None = None
         self._loop_delay = instruments.cells(names.LOOP_DELAY).labels()
         self.grpc_port = 0
@@ -168,6 +168,7 @@ class Front:
             if self._chronicle is not None:
                 self._chronicle.ended(message.report)
             self._observations.reported(message, self._core.explain)
+            self._picks.reported(message.report)
         elif message.HasField("identity"):
             self._prepare_models()
         self.plane.news()

@@ -121,6 +121,11 @@ class Conversation:
         """The place that was found."""
         return self._routed
 
+    @property
+    def headers(self) -> Headers:
+        """The request's, as far as they mean something here."""
+        return self._asked.headers
+
     def receive(self, message: pb.ProcessingRequest) -> Replies | Wish:
         """Take one message; a `Wish` asks for `placed` to be called, before the next message."""
         if message.observability_mode or self.phase is Phase.OVER:
@@ -136,8 +141,8 @@ class Conversation:
         except GatewayError as error:
             return self._refuse(error)
 
-    def placed(self, result: Routed | GatewayError) -> Replies:
-        """Go on with the place that was found, or with the reason why there is none."""
+    def placed(self, result: Routed | GatewayError, more: Sequence[tuple[bytes, bytes]] = ()) -> Replies:
+        """Go on with the place that was found, or with the reason why there is none; `more` headers go to the agent."""
         wish = self._wish
         if wish is None or self.phase is not Phase.PLACING:
             raise RuntimeError(f"a place came {self.phase.value}")
@@ -148,7 +153,7 @@ class Conversation:
         destination = ",".join(endpoints)
         changed = wish.body.encoded() if wish.body.changed else None
         named, metadata = messages.picked_destination(destination)
-        headers = named + self._headers(wish, result, changed)
+        headers = named + self._headers(wish, result, changed, more)
         if not self._duplex:
             return (messages.picked_body(headers, metadata, changed),)
         body, trailers = wish.body.encoded(), self._asked.trailers
@@ -216,8 +221,8 @@ class Conversation:
         self._wish, self.phase, self.ending = wish, Phase.PLACING, Ending.ABANDONED
         return wish
 
-    def _headers(self, wish: Wish, routed: Routed, changed: bytes | None) -> bytes:
-        pairs = self._with.writer.decision(routed, wish.particulars)
+    def _headers(self, wish: Wish, routed: Routed, changed: bytes | None, more: Sequence[tuple[bytes, bytes]]) -> bytes:
+        pairs = [*self._with.writer.decision(routed, wish.particulars), *more]
         if changed is not None:
             pairs.append((b"content-length", b"%d" % len(changed)))
         steers = [name for name in steering(self._asked.headers) if name != _DESTINATION]

@@ -20,7 +20,7 @@ _SUBSET_NAMESPACE: Final = "envoy.lb.subset_hint"
 _NAMESPACE: Final = "envoy.lb"
 _PIECE_BYTES: Final = 62 * 1024
 """A little below the 64 KiB that Envoy takes in one piece of a streamed body."""
-_TELLING: Final = (":", "x-", "content-type", "accept-encoding")
+_TELLING: Final = (":", "x-", "content-type", "accept-encoding", "traceparent", "tracestate")
 """How the headers begin that mean something here."""
 
 Pairs = Iterable[tuple[bytes, bytes]]

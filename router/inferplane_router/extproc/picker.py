@@ -10,16 +10,24 @@ from typing import Final
 import structlog
 
 from inferplane_api.proto import ext_proc_pb2 as pb
-from inferplane_api.proto.worker_pb2 import OUTCOME_CLIENT_GONE, OUTCOME_ENGINE_LOST, OUTCOME_OK, Outcome
+from inferplane_api.proto.worker_pb2 import (
+    OUTCOME_CLIENT_GONE,
+    OUTCOME_ENGINE_LOST,
+    OUTCOME_OK,
+    Outcome,
+    RequestReport,
+)
 from inferplane_router.core.naming import service_key
 from inferplane_router.core.values import Routed
 from inferplane_router.extproc.conversation import Conversation, Ending, Phase, Replies, Surroundings, UnsupportedError
+from inferplane_router.extproc.watching import Watch, Watched, passed_on
 from inferplane_router.gateway.data_plane import DataPlane, Placement, Wish
 from inferplane_router.gateway.errors import GatewayError
 from inferplane_router.gateway.forward import OUTCOME_LABELS, outcome_of
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.rpc.call import Call, Listener, Method
 from inferplane_router.rpc.status import CallError, Status
+from inferplane_runtime.tracing.tracer import Tracer
 
 SERVICE: Final = "envoy.service.ext_proc.v3.ExternalProcessor"
 _log = structlog.get_logger("inferplane.extproc")
@@ -28,8 +36,11 @@ _log = structlog.get_logger("inferplane.extproc")
 class Picker:
     """Implements `envoy.service.ext_proc.v3.ExternalProcessor`."""
 
-    def __init__(self, *, plane: DataPlane, surroundings: Surroundings, meters: GatewayMeters) -> None:
+    def __init__(
+        self, *, plane: DataPlane, surroundings: Surroundings, meters: GatewayMeters, tracer: Tracer | None = None
+    ) -> None:
         self._plane = plane
+        self._watch = Watch(now=plane.now, meters=meters, tracer=tracer)
         self._surroundings = surroundings
         self._meters = meters
 
@@ -38,15 +49,32 @@ class Picker:
 
     def process(self, call: Call) -> Listener:
         """Serve one call; what cannot be served ends it with a status, and the proxy's failure mode decides."""
-        return _Request(call, self._plane, self._meters, self._surroundings)
+        return _Request(call, self._plane, self._meters, self._surroundings, self._watch)
+
+    def reported(self, report: RequestReport) -> None:
+        """Take what an agent says of a request that it has ended."""
+        self._watch.reported(report)
 
 
 class _Request:
     """One call, its conversation, and the place that it found."""
 
-    __slots__ = ("_begun", "_call", "_conversation", "_found", "_known", "_meters", "_placement", "_plane")
+    __slots__ = (
+        "_begun",
+        "_call",
+        "_conversation",
+        "_found",
+        "_known",
+        "_meters",
+        "_placement",
+        "_plane",
+        "_watch",
+        "_watched",
+    )
 
-    def __init__(self, call: Call, plane: DataPlane, meters: GatewayMeters, surroundings: Surroundings) -> None:
+    def __init__(
+        self, call: Call, plane: DataPlane, meters: GatewayMeters, surroundings: Surroundings, watch: Watch
+    ) -> None:
         self._call = call
         self._plane = plane
         self._meters = meters
@@ -56,6 +84,8 @@ class _Request:
         self._found: Routed | GatewayError | None = None
         """What came before the placement was known here."""
         self._begun = 0.0
+        self._watch = watch
+        self._watched: Watched | None = None
 
     def message(self, data: bytes) -> None:
         if not self._known:
@@ -79,22 +109,27 @@ class _Request:
 
     def _place(self, wish: Wish) -> None:
         self._begun = self._plane.now()
+        self._watched = self._watch.begin(wish, self._conversation.headers, self._begun)
         self._placement = self._plane.place(wish, self._deliver)
         self._meters.of(service_key(wish.model.service)).running.value += 1
         if self._found is None:
             self._call.hold()
         else:
-            self._reply(self._conversation.placed(self._found))
+            self._go_on(self._found, self._placement)
 
     def _deliver(self, found: Routed | GatewayError) -> None:
         if self._placement is None:
             self._found = found
             return
         try:
-            self._reply(self._conversation.placed(found))
+            self._go_on(found, self._placement)
         except Exception as error:  # noqa: BLE001 - the request's boundary: the proxy's failure mode decides
             self._call.fail(error)
         self._call.release()
+
+    def _go_on(self, found: Routed | GatewayError, placement: Placement) -> None:
+        more = () if self._watched is None else passed_on(self._watched.found(found, placement))
+        self._reply(self._conversation.placed(found, more))
 
     def _reply(self, replies: Replies) -> None:
         for reply in replies:
@@ -116,6 +151,9 @@ class _Request:
         meters.ended(placement.wish.route.value, OUTCOME_LABELS[outcome])
         if conversation.status:
             meters.answered(conversation.status)
+        if self._watched is not None:
+            served = conversation.ending in {Ending.LEFT, Ending.SERVED, Ending.FAILED}
+            self._watched.left(outcome, conversation.status, served=served)
         if conversation.ending is Ending.LEFT:
             self._plane.forget(placement)
             return
