@@ -48,6 +48,14 @@ SLOW = [bad(2, Kind.SLOW, "d2", "far slower than predicted", times=12.0)]
 HANDOFF = [bad(float(at), Kind.HANDOFF, "p1", "gave nothing to decode with", count=2) for at in range(0, 9, 3)]
 EVENTS = [bad(-20, Kind.TRUST, "d3", "cache known approximate: lost_events")]
 DAMAGED = [bad(-3, Kind.BLOCKS, "d0", "blocks from this prefill worker arrive damaged: it is not used")]
+ERRORS = [
+    bad(2, Kind.ERRORS, "d1", "failed", count=12),
+    bad(2, Kind.ERRORS, "d0", "failed", count=1),
+    bad(3, Kind.HEALTH, "d1", "suspect, was ready: too many errors, or far slower than its peers"),
+]
+REFUSED = [bad(2, Kind.HEALTH, "d1", "suspect, was ready: request failed")]
+LATE_TOO = [bad(4, Kind.SLOW, "d0", "far slower than predicted", times=3.5), *SLOW]
+DOUBTED_TOO = [bad(9, Kind.HEALTH, "d0", "suspect, was ready: no sign of work"), *STUCK]
 FEWER = [
     Happening(T - 12, Kind.PLAN, detail="decode from 3 to 1: little to do"),
     bad(-8, Kind.WORKERS, "d2", "went"),
@@ -62,6 +70,10 @@ FEWER = [
         pytest.param(SLOW, Cause.SLOW, "d2", id="slow"),
         pytest.param(HANDOFF, Cause.HANDOFF, "p1", id="hand-offs"),
         pytest.param(EVENTS, Cause.EVENTS, "d3", id="events"),
+        pytest.param(ERRORS, Cause.ERRORS, "d1", id="errors, of one worker above all"),
+        pytest.param(REFUSED, Cause.ERRORS, "d1", id="requests not taken"),
+        pytest.param(LATE_TOO, Cause.SLOW, "d2", id="slow, and another one a little late"),
+        pytest.param(DOUBTED_TOO, Cause.ENGINE_STUCK, "d1", id="stuck, and another one doubted"),
         pytest.param(DAMAGED, Cause.DAMAGED, "d0", id="damaged blocks"),
         pytest.param(FEWER, Cause.FEWER, "d2", id="scaled down"),
         pytest.param([*EVENTS, *SLOW], Cause.SLOW, "d2", id="missing events do not hide a slow worker"),

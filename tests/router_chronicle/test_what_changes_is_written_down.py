@@ -7,10 +7,21 @@ import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueService
 from inferplane_api.proto.router_pb2 import Candidate, DecisionRecord
-from inferplane_api.proto.worker_pb2 import OUTCOME_OK, RequestReport
+from inferplane_api.proto.worker_pb2 import (
+    OUTCOME_BAD_REQUEST,
+    OUTCOME_CLIENT_GONE,
+    OUTCOME_ENGINE_ERROR,
+    OUTCOME_ENGINE_LOST,
+    OUTCOME_OK,
+    ROLE_DECODE,
+    ROLE_PREFILL,
+    Outcome,
+    RequestReport,
+    Role,
+)
 from inferplane_observability.incident.happening import Happening, Kind, read
 from inferplane_router.chronicle.chronicle import Chronicle
-from inferplane_router.chronicle.comparing import already_ill, failed_handoffs, happened
+from inferplane_router.chronicle.comparing import already_ill, failed_answers, failed_handoffs, happened
 from inferplane_router.chronicle.pacing import Paces
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.router import RouterCore
@@ -106,6 +117,28 @@ def test_failed_hand_offs_are_counted_by_the_worker_at_that_address() -> None:
     found = list(failed_handoffs(records, statistics(D0), 1.0))
 
     assert [(it.worker, it.number("count")) for it in found] == [("d0", 2.0), ("10.9.9.9:1", 1.0)]
+
+
+def ended(worker: str, side: Role, outcome: Outcome, status: int) -> DecisionRecord:
+    report = RequestReport(outcome=outcome, status=status, side=side)
+    return DecisionRecord(
+        namespace="ns", service="s", candidates=[Candidate(decode_worker=worker, chosen=True)], observed=[report]
+    )
+
+
+def test_failed_answers_are_counted_by_the_worker_that_gave_them() -> None:
+    records = [
+        ended("d0", ROLE_DECODE, OUTCOME_ENGINE_ERROR, 500),
+        ended("d0", ROLE_DECODE, OUTCOME_ENGINE_LOST, 200),
+        ended("d1", ROLE_DECODE, OUTCOME_OK, 200),
+        ended("d1", ROLE_DECODE, OUTCOME_CLIENT_GONE, 200),
+        ended("d1", ROLE_DECODE, OUTCOME_BAD_REQUEST, 400),
+        ended("d1", ROLE_PREFILL, OUTCOME_ENGINE_ERROR, 500),
+    ]
+
+    found = list(failed_answers(records, 1.0))
+
+    assert [(it.kind, it.worker, it.number("count"), it.bad) for it in found] == [(Kind.ERRORS, "d0", 2.0, True)]
 
 
 def test_a_worker_is_slow_among_others_that_are_not_and_recovers() -> None:

@@ -19,6 +19,7 @@ from one_loop_service import OneLoopService, WorkerSpec, one_loop_service
 pytestmark = pytest.mark.slow
 FIRST = 2
 """Number of an engine's first request from clients: the canary's is 1."""
+BUSY = {Cause.UNKNOWN, Cause.FLOOD, Cause.SLOW}
 _AT_MOST_S = 40.0
 CRASH = [
     WorkerSpec("d0", Role.DECODE, [{"kind": "crash", "at_request": FIRST}], own_process=True),
@@ -34,6 +35,9 @@ SLOW = [
 ]
 ERRORS = [{"kind": "error", "at_request": FIRST + number} for number in range(40)]
 HANDOFF = [WorkerSpec("p0", Role.PREFILL, ERRORS), WorkerSpec("d0", Role.DECODE)]
+FAILING = [WorkerSpec("d0", Role.DECODE, ERRORS), WorkerSpec("d1", Role.DECODE)]
+REFUSALS = [{"kind": "refuse", "at_request": FIRST + number} for number in range(40)]
+REFUSING = [WorkerSpec("d0", Role.DECODE, REFUSALS), WorkerSpec("d1", Role.DECODE)]
 FORGOTTEN = [{"kind": "forgotten-events", "probability": 0.5}]
 ROOMY = ["--num-gpu-blocks-override", "1000000"]  # nothing that was announced is gone before it is looked for
 EVENTS = [
@@ -47,12 +51,13 @@ def ask(number: int) -> dict[str, Any]:
     return {"model": "tiny", "prompt": words, "max_tokens": 4, "ignore_eos": True, "stream": True}
 
 
-def likeliest(folder: Path) -> Finding | None:
+def likeliest(folder: Path, cause: Cause) -> Finding | None:
+    """Return what is named first, apart from what a busy machine really is, and what is told of it rightly."""
     if not folder.is_dir():
         return None
     found = report(of_records(folder), at=time.time(), around_s=600.0)
     named = [*(finding for it in found.explained for finding in it.findings), *found.suspects]
-    known = [it for it in named if it.cause is not Cause.UNKNOWN]
+    known = [it for it in named if it.cause is cause or it.cause not in BUSY]
     return known[0] if known else None
 
 
@@ -60,8 +65,8 @@ async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: 
     """Send requests until this is the likeliest cause, or for long enough; return what is."""
     deadline, number = time.monotonic() + _AT_MOST_S, 0
     while True:
-        found = likeliest(folder)
-        if time.monotonic() > deadline or (found is not None and found.cause is cause and who in found.who):
+        found = likeliest(folder, cause)
+        if time.monotonic() > deadline or (found is not None and (found.cause, found.who) == (cause, who)):
             return found
         await asyncio.gather(*(service.post("/v1/completions", ask(number + each)) for each in range(4)))
         number += 4
@@ -74,6 +79,8 @@ async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: 
         pytest.param(STUCK, Cause.ENGINE_STUCK, "d0", id="stuck"),
         pytest.param(SLOW, Cause.SLOW, "d0", id="slow"),
         pytest.param(HANDOFF, Cause.HANDOFF, "p0", id="hand-offs"),
+        pytest.param(FAILING, Cause.ERRORS, "d0", id="errors"),
+        pytest.param(REFUSING, Cause.ERRORS, "d0", id="refusals"),
         pytest.param(EVENTS, Cause.EVENTS, "d0", id="events"),
     ],
 )
@@ -86,6 +93,5 @@ def test_a_seeded_fault_is_named(tmp_path: Path, specs: Sequence[WorkerSpec], ca
 
     found = uvloop.run(main())
 
-    # A busy machine makes a router doubt more workers than one: the one at fault must be among them.
     assert found is not None
-    assert (found.cause, who in found.who) == (cause, True)
+    assert (found.cause, found.who) == (cause, who)

@@ -1,5 +1,7 @@
 """The likely cause of a breach: one rule for each thing that goes wrong, the most direct first.
 
+Where several workers are named, the word of those who know counts before a router's doubt, and what is far less than
+the worst is left out: on a busy machine everybody is a little late.
 A crash makes hand-offs fail, events stop and queues grow; so whoever explains the others goes first, and before it
 whatever began before the breach or right after.  What is left over is named as well: two things may go wrong at once.
 """
@@ -17,10 +19,13 @@ BEFORE_S: Final = 120.0
 AFTER_S: Final = 15.0
 """What is noticed late: agents and breakers wait before they believe."""
 _HANGS: Final = ("hang", "no sign of work")
+"""An agent's word, and a router's doubt: see `_first_said`."""
 _DAMAGED: Final = ("damaged", "wrong answer")
 _MORE: Final = 1.5
 """Times as many requests as before are a flood."""
 _FEW: Final = 3
+_NEAR_WORST: Final = 0.5
+"""Who has less than this share of what the worst has is not named beside it."""
 
 
 class Cause(StrEnum):
@@ -28,6 +33,7 @@ class Cause(StrEnum):
     DAMAGED = "wrong contents"
     ENGINE_CRASHED = "engine crashed"
     HANDOFF = "hand-offs fail"
+    ERRORS = "answers fail"
     SLOW = "worker slow"
     FLOOD = "more requests than capacity"
     FEWER = "fewer workers"
@@ -68,6 +74,8 @@ def findings(happenings: Sequence[Happening], breach: Breach) -> list[Finding]:
     scene = _scene(happenings, breach)
     found = [finding for rule in RULES if (finding := rule(scene)) is not None]
     found.sort(key=lambda it: it.since > breach.began + AFTER_S)
+    if not found and (doubted := _refused(scene)) is not None:
+        return [doubted]
     return found or [Finding(Cause.UNKNOWN, "", "nothing that was recorded explains it", breach.began)]
 
 
@@ -83,7 +91,7 @@ def _scene(happenings: Sequence[Happening], breach: Breach) -> Scene:
 
 
 def _stuck(scene: Scene) -> Finding | None:
-    found = [it for it in scene.of(Kind.ENGINE, Kind.HEALTH) if _says(it, _HANGS)]
+    found = _first_said(scene.of(Kind.ENGINE, Kind.HEALTH), _HANGS)
     return _finding(Cause.ENGINE_STUCK, found, "took requests and did no work")
 
 
@@ -99,15 +107,29 @@ def _crashed(scene: Scene) -> Finding | None:
 
 
 def _handoffs(scene: Scene) -> Finding | None:
-    found = scene.of(Kind.HANDOFF)
+    found = _worst(scene.of(Kind.HANDOFF), "count")
     failed = sum(it.number("count") for it in found)
     if failed < _FEW:
         return None
     return _finding(Cause.HANDOFF, found, f"gave nothing to decode with, {failed:.0f} times")
 
 
+def _erred(scene: Scene) -> Finding | None:
+    found = _worst(scene.of(Kind.ERRORS), "count")
+    failed = sum(it.number("count") for it in found)
+    return _finding(Cause.ERRORS, found, f"failed {failed:.0f} requests") if failed >= _FEW else None
+
+
+def _refused(scene: Scene) -> Finding | None:
+    """Take a router's doubt, which follows whatever is wrong with a worker, for want of anything better."""
+    found = [it for it in scene.of(Kind.HEALTH) if _says(it, ("request failed",))]
+    return _finding(Cause.ERRORS, found, "did not take requests")
+
+
 def _slow(scene: Scene) -> Finding | None:
-    found = scene.of(Kind.SLOW) + [it for it in scene.of(Kind.HEALTH) if _says(it, ("far slower",))]
+    # A breaker's word is of errors or slowness: of errors there are numbers, which `_erred` has read.
+    doubted = [] if scene.of(Kind.ERRORS) else _first_said(scene.of(Kind.HEALTH), ("far slower",))
+    found = _worst(scene.of(Kind.SLOW), "times") or doubted
     times = max((it.number("times") for it in found), default=0.0)
     return _finding(Cause.SLOW, found, f"took {times:.0f} times what was predicted" if times else "fell far behind")
 
@@ -144,6 +166,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _damaged,
     _crashed,
     _handoffs,
+    _erred,
     _slow,
     _flood,
     _rollout,
@@ -157,6 +180,21 @@ def _finding(cause: Cause, found: Sequence[Happening], why: str) -> Finding | No
         return None
     who = ", ".join(dict.fromkeys(it.worker for it in found if it.worker))
     return Finding(cause, who, f"{who} {why}".strip(), min(it.at for it in found), tuple(found))
+
+
+def _first_said(found: Sequence[Happening], words: Iterable[str]) -> list[Happening]:
+    """Return what says the first of these words that anything says."""
+    said = ([it for it in found if word in it.detail] for word in words)
+    return next(filter(None, said), [])
+
+
+def _worst(found: Sequence[Happening], name: str) -> list[Happening]:
+    """Return what is of workers that have about as much of a number as the one that has most."""
+    totals: dict[str, float] = {}
+    for it in found:
+        totals[it.worker] = totals.get(it.worker, 0.0) + it.number(name)
+    least = max(totals.values(), default=0) * _NEAR_WORST
+    return [it for it in found if totals[it.worker] >= least]
 
 
 def _says(it: Happening, words: Iterable[str]) -> bool:

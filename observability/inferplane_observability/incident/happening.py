@@ -23,6 +23,8 @@ class Kind(StrEnum):
     """A worker's block events are believed, or no more."""
     HANDOFF = "hand-off"
     """Prefill workers gave nothing to decode with (number `count`)."""
+    ERRORS = "errors"
+    """A worker answered with errors of the server, or lost what it was answering (number `count`)."""
     WORKERS = "workers"
     """A worker came or went."""
     ROLLOUT = "rollout"

@@ -16,7 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED, DecisionRecord
 from inferplane_api.proto.worker_pb2 import ROLE_PREFILL, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind, written
-from inferplane_router.chronicle.comparing import already_ill, failed_handoffs, happened
+from inferplane_router.chronicle.comparing import already_ill, failed_answers, failed_handoffs, happened
 from inferplane_router.chronicle.pacing import Paces
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.naming import ServiceKey, service_key
@@ -62,7 +62,11 @@ class Chronicle:
         """Write down what is new."""
         at, statistics = self._clock.wall(), self._core.statistics()
         records = self._records(at)
-        found = [*failed_handoffs(records, statistics, at), *self._paces.take(records, at)]
+        found = [
+            *failed_handoffs(records, statistics, at),
+            *failed_answers(records, at),
+            *self._paces.take(records, at),
+        ]
         found += happened(self._seen, statistics, at) if self._seen is not None else already_ill(statistics, at)
         self._seen = statistics
         if self._clock.monotonic() - self._sampled_at >= _SAMPLE_S:

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from inferplane_api.proto.router_pb2 import DecisionRecord
+from inferplane_api.proto.worker_pb2 import OUTCOME_ENGINE_ERROR, OUTCOME_ENGINE_LOST, ROLE_DECODE, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind
 from inferplane_router.core.values import Health, KvMode, Mismatch, Statistics, WorkerView
 
+_SERVER_ERROR: Final = 500
 _ILL: Final = frozenset({Health.SUSPECT, Health.FAILED})
 
 
@@ -65,6 +67,24 @@ def _trust(worker: WorkerView, at: float) -> Happening:
     cause = "" if worker.mismatch is Mismatch.NONE else f": {worker.mismatch.value} {worker.mismatch_detail}".rstrip()
     doubted = worker.kv_mode is KvMode.APPROXIMATE
     return _of(worker, at, Kind.TRUST, f"cache known {worker.kv_mode.value}{cause}", bad=doubted)
+
+
+def failed_answers(records: Iterable[DecisionRecord], at: float) -> Iterator[Happening]:
+    """Yield, for each worker, how many of these requests it answered with an error or lost."""
+    counted = Counter(
+        (f"{record.namespace}/{record.service}", worker)
+        for record in records
+        for worker in (next((it.decode_worker for it in record.candidates if it.chosen), ""),)
+        if worker and any(_failed(report) for report in record.observed)
+    )
+    for (service, worker), count in counted.items():
+        yield Happening(at, Kind.ERRORS, service, worker, "failed", bad=True, numbers={"count": float(count)})
+
+
+def _failed(report: RequestReport) -> bool:
+    """Say whether an answer failed by its worker; one that was not taken is tried elsewhere."""
+    lost = report.outcome in {OUTCOME_ENGINE_ERROR, OUTCOME_ENGINE_LOST}
+    return report.side == ROLE_DECODE and (lost or report.status >= _SERVER_ERROR)
 
 
 def failed_handoffs(records: Iterable[DecisionRecord], now: Statistics, at: float) -> Iterator[Happening]:
