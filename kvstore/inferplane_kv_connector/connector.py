@@ -7,7 +7,7 @@ alone: such requests are misses.
 Settings (`kv_connector_extra_config`): `socket`, `secret_file`; `model`, `revision` (default: the engine's own);
 `lookup_deadline_s` (0.5), `load_deadline_s` (10), `queue_bytes` (256 MiB), `call_deadline_s` (5);
 `always_fetch` (false): what the store has is loaded even where computing it would be faster.
-Where somebody else writes the engine's arguments, `INFERPLANE_KV_SETTINGS` in its environment may hold those of them
+Where somebody else writes the engine's arguments, `KV_CONNECTOR_SETTINGS` in its environment may hold those of them
 that the arguments leave out, as a JSON object.
 """
 
@@ -42,7 +42,7 @@ else:
     KVConnectorBase_V1 = _base.KVConnectorBase_V1
     KVConnectorMetadata = _base.KVConnectorMetadata
 
-SETTINGS = "INFERPLANE_KV_SETTINGS"
+SETTINGS = "KV_CONNECTOR_SETTINGS"
 _log = logging.getLogger("vllm.inferplane_kv")
 
 

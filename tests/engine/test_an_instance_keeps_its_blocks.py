@@ -22,7 +22,7 @@ SETTINGS = {
     "INFERPLANE_CANARY_INTERVAL": "24h",
     "INFERPLANE_TRANSFER_CHECK": "off",
     # A busy machine may take longer than an engine waits by itself, and compute a tiny model sooner than fetch it.
-    "INFERPLANE_KV_SETTINGS": json.dumps({"lookup_deadline_s": 120, "load_deadline_s": 120, "always_fetch": True}),
+    "KV_CONNECTOR_SETTINGS": json.dumps({"lookup_deadline_s": 120, "load_deadline_s": 120, "always_fetch": True}),
 }
 READY_LIMIT_S = 600.0
 BLOCK = 32
