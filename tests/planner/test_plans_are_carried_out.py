@@ -73,9 +73,9 @@ class Clock:
         return self.now
 
 
-def play(world: FakeWorld, journal: Journal, *, rate: int = 60, rounds: int = 8) -> Planning:
+def play(world: FakeWorld, journal: Journal, *, rate: int = 60, rounds: int = 8, begin_s: float = 1000.0) -> Planning:
     """Let `rate` requests come and end in each round."""
-    clock = Clock()
+    clock = Clock(begin_s)
     planning = Planning(world, now=clock, period_s=5.0, journal=journal)
 
     async def rounds_() -> None:
@@ -135,6 +135,40 @@ def test_recorded_decisions_are_made_again_from_the_record_alone(tmp_path: Path)
     assert len(made) == 8
     assert all(each.decided.plan == each.now and each.same for each in made)
     assert next(read(path)).first
+
+
+def test_a_planner_that_begins_again_knows_how_its_load_was_and_says_so_to_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    play(FakeWorld(), Journal(path))
+    before = list(read(path))
+    play(FakeWorld(), Journal(path), rounds=2, begin_s=1060.0)
+    after = list(read(path))[len(before) :]
+
+    known, taken = before[-1].forecast, after[0].forecast
+    assert after[0].first
+    assert known is not None
+    assert taken is not None
+    assert (taken.level, taken.last, taken.errors) == (known.level, known.last, known.errors)
+    assert taken.level > 5.0
+    assert all(each.same for each in remake(path))
+
+
+def test_what_was_learned_in_the_future_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    play(FakeWorld(), Journal(path))
+    play(FakeWorld(), Journal(path), rounds=1, begin_s=500.0)
+
+    assert list(read(path))[-1].forecast is None
+
+
+@pytest.mark.parametrize("line", ['{"service": "m", "now": 3', '{"service": "m", "now": 3}\n', "nonsense\n", ""])
+def test_records_that_cannot_be_read_begin_a_forecast_anew(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(line)
+    world = FakeWorld()
+    play(world, Journal(path), rounds=1)
+
+    assert len(world.told) == 1
 
 
 def test_a_plan_that_comes_out_otherwise_is_a_difference(tmp_path: Path) -> None:

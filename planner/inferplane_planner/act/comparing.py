@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inferplane_planner.act.journal import Decided, read
+from inferplane_planner.act.resuming import knowing
 from inferplane_planner.core.contract import Plan, State
 from inferplane_planner.core.step import step
 
@@ -41,6 +42,7 @@ def remake(path: Path) -> Iterator[Remade]:
 def remade(decisions: Iterable[Decided]) -> Iterator[Remade]:
     states: dict[str, State] = {}
     for decided in decisions:
-        before = State() if decided.first else states.get(decided.service, State())
+        begun = decided.first or decided.service not in states
+        before = knowing(decided.forecast) if begun else states[decided.service]
         states[decided.service], plan = step(before, decided.observations, decided.spec, decided.now)
         yield Remade(decided, plan)

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from inferplane_planner.act.journal import Decided, Journal
+from inferplane_planner.act.resuming import resumed
 from inferplane_planner.act.world import Findings, Sight, World, WorldError
 from inferplane_planner.core.contract import Observations, Plan, State
 from inferplane_planner.core.step import step
@@ -113,14 +114,25 @@ class Planning:
 
     def _plan(self, sight: Sight, seen: Observations, now: float) -> Plan:
         first, self._first = self._first, False
+        if first:
+            self._state = self._begin(sight.service, now)
+        known = self._state.forecaster
         self._state, plan = step(self._state, seen, sight.spec, now)
         self._asleep = sight.decode.ready == 0
         try:
-            self._journal.write(Decided(sight.service, now, first, seen, sight.spec, plan))
+            learnt = known.learnt if known is not None else None
+            self._journal.write(Decided(sight.service, now, first, seen, sight.spec, plan, learnt))
         except OSError as error:
             _log.warning("a decision was not recorded", problem=str(error))
         self._decided(sight, seen, plan)
         return plan
+
+    def _begin(self, service: str, now: float) -> State:
+        try:
+            return resumed(self._journal.last(service), now)
+        except (OSError, ValueError) as error:  # a RecordError is a ValueError
+            _log.warning("the forecast begins anew", problem=f"the last decision cannot be read: {error}")
+            return State()
 
     def _gather(self, sight: Sight, now: float) -> Observations:
         counts = self._arrivals.take(now)

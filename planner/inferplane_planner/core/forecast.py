@@ -51,6 +51,20 @@ class Forecast:
     high_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """All that a forecaster knows, as a value that can be written down; rates are requests a second."""
+
+    settings: Settings
+    level: float
+    trend: float
+    last: int
+    """Number of the newest interval that was observed."""
+    shares: tuple[float, ...] = ()
+    """Mean rate of each part of the season; NaN where it was not seen."""
+    errors: tuple[float, ...] = ()
+
+
 @dataclass(slots=True)
 class Forecaster:
     """Is told counts in order of time; forgets nothing that it needs and keeps nothing else."""
@@ -59,13 +73,25 @@ class Forecaster:
     _level: float | None = None
     _trend: float = 0.0
     _last: int | None = None
-    _first: int | None = None
     _shares: list[float] = field(default_factory=list[float])
     _errors: deque[float] = field(default_factory=lambda: deque[float](maxlen=_ERRORS_KEPT))
 
     def copy(self) -> "Forecaster":
         """Return one that knows the same and is told of other things."""
         return replace(self, _shares=list(self._shares), _errors=self._errors.copy())
+
+    @property
+    def learnt(self) -> Learnt | None:
+        """What it knows; None: nothing yet."""
+        if self._level is None or self._last is None:
+            return None
+        return Learnt(self.settings, self._level, self._trend, self._last, tuple(self._shares), tuple(self._errors))
+
+    @classmethod
+    def of(cls, learnt: Learnt) -> "Forecaster":
+        """Return one that knows what another did."""
+        errors = deque[float](learnt.errors, maxlen=_ERRORS_KEPT)
+        return cls(learnt.settings, learnt.level, learnt.trend, learnt.last, list(learnt.shares), errors)
 
     def observe(self, at_s: float, requests: int) -> None:
         """Take the count of the interval that ended at `at_s`; older or doubled news is left out."""
@@ -115,7 +141,7 @@ class Forecaster:
         settings, share = self.settings, self._share(interval)
         plain = rate / share if share > 0 else rate
         if self._level is None:
-            self._level, self._first = plain, interval if self._first is None else self._first
+            self._level = plain
         else:
             before = self._level
             self._level = max(0.0, settings.level * plain + (1.0 - settings.level) * (before + self._trend))
