@@ -22,7 +22,7 @@ AT_ONCE = 50
 
 
 def names(tenant: str, tokens: list[int]) -> list[bytes]:
-    return extend(root(SPACE, salt=engine_salt(tenant, "")), tokens, SPACE.block_size)
+    return extend(root(SPACE, salt=engine_salt(tenant, "") or ""), tokens, SPACE.block_size)
 
 
 @pytest.mark.slow
