@@ -11,6 +11,8 @@ from inferplane_kvstore.sketch import FrequencySketch
 
 _PROTECTED_SHARE: Final = 0.8
 _WINDOW_SHARE: Final = 0.05
+_ITS_OWN_USE: Final = 1
+"""A newcomer was used just now, which says nothing of it: in a loop everybody is, one after the other."""
 
 
 class WTinyLFU:
@@ -47,7 +49,7 @@ class WTinyLFU:
             return self._take(_first(self._probation) or _first(self._protected) or _first(self._window))
         oldest = _first(self._probation) or _first(self._protected)
         candidate = self._leave_window()
-        if oldest is None or self._sketch.estimate(candidate) <= self._sketch.estimate(oldest):
+        if oldest is None or self._sketch.estimate(candidate) <= self._sketch.estimate(oldest) + _ITS_OWN_USE:
             return self._take(candidate)
         return self._take(oldest)
 
