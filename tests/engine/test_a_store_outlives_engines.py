@@ -19,6 +19,7 @@ from inferplane_kv_connector.client import StoreClient
 from inferplane_kvstore.app import running
 from inferplane_kvstore.config import StoreConfig
 from inferplane_kvstore.testing import SECRET, small_config
+from store_connector import transfer_config
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 LENGTHS = (70, 500, 1001)
@@ -62,19 +63,7 @@ class OneEngine:
 
 @contextmanager
 def engine(folder: Path, model: Path, config: StoreConfig) -> Generator[OneEngine]:
-    given = {
-        "socket": str(config.socket),
-        "secret_file": str(folder / "secret"),
-        "lookup_deadline_s": 20.0,
-        "always_fetch": True,
-    }
-    transfer = {
-        "kv_connector": "InferplaneConnector",
-        "kv_connector_module_path": "inferplane_kv_connector.connector",
-        "kv_role": "kv_both",
-        "kv_load_failure_policy": "recompute",
-        "kv_connector_extra_config": given,
-    }
+    transfer = transfer_config(config.socket, folder / "secret", lookup_deadline_s=20.0)
     environment = {
         **os.environ,
         "PYTHONPATH": f"{PLUGIN}:{REPOSITORY / 'kvstore'}",
