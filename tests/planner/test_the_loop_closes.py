@@ -122,6 +122,7 @@ class Played:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # hundreds of plans on a machine that may be busy
 @pytest.mark.parametrize("slower", [1.0, 3.0], ids=["as the prior has it", "three times as slow"])
 def test_workers_follow_a_step_of_load_up_and_down_and_the_objective_recovers(slower: float) -> None:
     alone_s = 0.17 * slower
