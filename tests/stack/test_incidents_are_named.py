@@ -44,10 +44,14 @@ EVENTS = [
     WorkerSpec("d0", Role.DECODE, FORGOTTEN, engine_flags=ROOMY),
     WorkerSpec("d1", Role.DECODE, engine_flags=ROOMY),
 ]
+SILENT = [WorkerSpec("d0", Role.DECODE, [{"kind": "silent-events", "probability": 0.7}], engine_flags=ROOMY), EVENTS[1]]
+WRONG = [WorkerSpec("d0", Role.DECODE, [{"kind": "wrong-events", "probability": 0.7}], engine_flags=ROOMY), EVENTS[1]]
 
 
 def ask(number: int) -> dict[str, Any]:
-    words = " ".join(f"word{number}x{i}" for i in range(60))
+    """Make a request, every second one like an earlier one: what is wrongly known of a cache shows in those."""
+    likeness = number if number % 2 else number % 12
+    words = " ".join(f"word{likeness}x{i}" for i in range(60))
     return {"model": "tiny", "prompt": words, "max_tokens": 4, "ignore_eos": True, "stream": True}
 
 
@@ -81,6 +85,8 @@ async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: 
         pytest.param(HANDOFF, Cause.HANDOFF, "p0", id="hand-offs"),
         pytest.param(FAILING, Cause.ERRORS, "d0", id="errors"),
         pytest.param(REFUSING, Cause.ERRORS, "d0", id="refusals"),
+        pytest.param(SILENT, Cause.EVENTS, "d0", id="events without a gap"),
+        pytest.param(WRONG, Cause.EVENTS, "d0", id="wrong events"),
         pytest.param(EVENTS, Cause.EVENTS, "d0", id="events"),
     ],
 )
