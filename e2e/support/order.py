@@ -19,7 +19,6 @@ _LONGEST_FIRST: Final = (
     "test_rbac",
     "test_chart_releases",
     "test_real_engines",
-    "test_a_kv_store_is_shared",
     "test_the_tutorial_is_followed",
     "test_nothing_is_left",
     "test_adapters_come_and_go",
