@@ -43,8 +43,8 @@ def pod(wanted: InferenceService, *tiers: dict[str, Any]) -> dict[str, Any]:
 
 
 def engine_of(template: dict[str, Any]) -> dict[str, Any]:
-    (engine,) = template["spec"]["containers"]
-    assert isinstance(engine, dict)
+    engines: list[dict[str, Any]] = template["spec"]["containers"]
+    (engine,) = engines
     return engine
 
 
