@@ -138,3 +138,15 @@ def test_workers_only_come_to_a_load_that_grew_and_only_change_kind_with_one_tha
     assert all(change < 0 for change in turns([plan.prefill for plan in shifted]))
     assert (shifted[0].prefill, shifted[0].decode) == (2, 1)
     assert (shifted[-1].prefill, shifted[-1].decode) == (1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # hundreds of plans on a machine that may be busy
+def test_a_load_that_grows_once_only_brings_workers_when_it_has_been_known_for_a_while() -> None:
+    service = Service(Random(20))
+    quiet = service.play(QUIET, 90)
+    grown = service.play(LONG_ANSWERS, 45)
+
+    assert {(plan.prefill, plan.decode) for plan in quiet} == {(1, 1)}
+    assert turns([plan.decode for plan in grown]) == [1]
+    assert turns([plan.prefill for plan in grown]) == []
