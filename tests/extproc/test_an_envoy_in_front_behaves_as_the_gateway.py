@@ -73,6 +73,24 @@ def test_streams_are_the_same(front: OneLoopService, gateway: OneLoopService, pa
     assert usages[0]["usage"]["completion_tokens"] == usages[1]["usage"]["completion_tokens"] > 0
 
 
+def judged(service: OneLoopService) -> float:
+    """Return how many streams of high priority were held against the TTFT limit; no other test has any."""
+    page = httpx.get(f"http://127.0.0.1:{service.router.metrics.port}/metrics", trust_env=False).text
+    lines = [line for line in page.splitlines() if line.startswith("inferplane_gateway_slo_requests_total{")]
+    return sum(float(line.split()[-1]) for line in lines if 'objective="ttft",priority="high"' in line)
+
+
+def test_a_stream_is_held_against_the_objective_once(front: OneLoopService) -> None:
+    before = judged(front)
+    post(front, CHAT, HI | {"stream": True}, x_inferplane_priority="7")
+    post(front, CHAT, HI, x_inferplane_priority="7")
+    deadline = time.monotonic() + PATIENCE_S
+    while judged(front) == before and time.monotonic() < deadline:
+        time.sleep(0.01)  # behind a proxy the agent's report tells
+
+    assert judged(front) == before + 1
+
+
 ERRORS: dict[str, tuple[str, object, dict[str, str], int]] = {
     "not JSON": (CHAT, b"{", {}, 400),
     "no body": (CHAT, b"", {}, 400),
