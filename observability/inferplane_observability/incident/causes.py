@@ -185,7 +185,7 @@ def _finding(cause: Cause, found: Sequence[Happening], why: str) -> Finding | No
 def _first_said(found: Sequence[Happening], words: Iterable[str]) -> list[Happening]:
     """Return what says the first of these words that anything says."""
     said = ([it for it in found if word in it.detail] for word in words)
-    return next(filter(None, said), [])
+    return next(filter(None, said), list[Happening]())
 
 
 def _worst(found: Sequence[Happening], name: str) -> list[Happening]:
