@@ -1,6 +1,7 @@
 """Forwarding: streams pass through, failures before the first byte go elsewhere, failures after it are visible."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from inferplane_router.gateway.data_plane import DataPlane
 from inferplane_router.gateway.forward import MAX_LOSSES, MAX_TRIES, ForwardContext
 from inferplane_router.gateway.headers import HeaderWriter, Particulars
 from inferplane_router.gateway.http import Gateway
-from inferplane_router.gateway.meters import GatewayMeters
+from inferplane_router.gateway.meters import GatewayMeters, ServiceMeters
 from inferplane_router.gateway.testing import ByteEncoder, NotedAnnouncements, ScriptedCore, queued, refused, routed
 from inferplane_runtime.clock import FakeClock
 from inferplane_runtime.http.api import Headers, Request, ResponseHead, UpstreamFailure
@@ -120,6 +121,27 @@ def test_a_streams_last_event_frees_its_place_before_the_connection_says_that_it
     sink.on_end()
     assert world.outcomes == [wire.OUTCOME_OK]
     assert world.metric('inferplane_gateway_running_requests{namespace="default",service="s"} 0.0')
+
+
+@pytest.mark.parametrize("counting", ["answered", "ended"])
+def test_a_defect_of_the_counting_leaves_no_client_waiting_and_no_place_taken(
+    counting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a label too many")
+
+    monkeypatch.setattr(ServiceMeters, counting, broken)
+    world = World()
+    exchange = world.ask()
+    sink = world.last.sink
+    sink.on_head(SSE)
+    sink.on_body(b"data: 1\n\n")
+    with suppress(ValueError):
+        sink.on_end()
+
+    assert exchange.pieces == [b"data: 1\n\n"]
+    assert exchange.ended
+    assert world.outcomes == [wire.OUTCOME_OK]
 
 
 def test_the_clients_id_goes_in_and_out_and_a_duplicate_gets_another() -> None:

@@ -3,6 +3,7 @@
 Problem: a worker may refuse, die before its first token, or die in the middle; a client may go at any time.
 Idea: nothing is sent to the client before the first piece of an answer's body has come, so that until then another
 worker can be tried without anyone noticing.
+The client's part comes first, then the place, then what is counted: no defect of the counting leaves anyone waiting.
 Trade-off: a head waits for its body; engines send both together.
 Invariant: a client gets one whole answer, one error, or a connection or stream that visibly broke; never a second
 answer mixed into the first.
@@ -78,6 +79,7 @@ class Forward:
         "_placement",
         "_request",
         "_routed",
+        "_status",
         "_trace",
         "_tries",
         "_wish",
@@ -94,6 +96,7 @@ class Forward:
         self._call: Call | None = None
         self._head: ResponseHead | None = None
         self._tries = self._losses = 0
+        self._status = 0
         self._pieces = 0
         self._last = b""
         self._begun = context.plane.now()
@@ -168,16 +171,15 @@ class Forward:
         head = self._head
         if head is not None and not self._exchange.started:
             self._start(head)
+        self._exchange.end()
         if self._wish.body.stream and self._pieces > 1:
             self._meters.tpot.observe((self._last_at - self._first_at) / (self._pieces - 1))
-        self._exchange.end()
         self._finish(outcome_of(head.status if head else _SERVER_ERROR))
 
     def on_failure(self, failure: UpstreamFailure, detail: str) -> None:
         """Try elsewhere while the client has seen nothing; say what happened otherwise."""
         self._call = None
         log = _log.bind(request_id=self._wish.request_id, failure=failure.value, detail=detail)
-        self._context.meters.failures.labels(*self._meters.service, failure.value).inc()
         if self._exchange.started:
             log.warning("an answer broke off")
             self._break_off()
@@ -187,6 +189,7 @@ class Forward:
         else:
             log.warning("no answer")
             self._fail(UpstreamLostError(failure))
+        self._context.meters.failures.labels(*self._meters.service, failure.value).inc()
 
     # Called by the client's side.
 
@@ -206,7 +209,7 @@ class Forward:
     def _start(self, head: ResponseHead, data: bytes = b"") -> None:
         exposed = self._routed if self._wish.model.service.expose_headers else None
         shown = headers.to_client(head.headers, self._wish.request_id, exposed=exposed)
-        self._meters.answered(head.status)
+        self._status = head.status
         self._exchange.start(ResponseHead(head.status, shown), data)
 
     def _another_may_try(self, *, lost: bool) -> bool:
@@ -225,10 +228,10 @@ class Forward:
 
     def _fail(self, error: GatewayError) -> None:
         response = answer(error, headers=((b"x-request-id", self._wish.request_id.encode()),))
-        self._meters.answered(response.status)
+        self._status = response.status
+        self._exchange.respond(response)
         if self._trace is not None:
             self._trace.refused(error, self._context.plane.now())
-        self._exchange.respond(response)
         self._finish(error.outcome)
 
     def _break_off(self) -> None:
@@ -243,8 +246,12 @@ class Forward:
         self._finish(OUTCOME_ENGINE_LOST)
 
     def _finish(self, outcome: Outcome) -> None:
+        if self._placement is not None:
+            self._placement.complete(outcome)
         meters = self._meters
         meters.running.value -= 1
+        if self._status:
+            meters.answered(self._status)
         meters.duration.observe(self._context.plane.now() - self._begun)
         meters.ended(self._wish.route.value, OUTCOME_LABELS[outcome])
         if self._wish.body.stream:
@@ -252,8 +259,6 @@ class Forward:
         if self._trace is not None:
             status = self._head.status if self._head is not None else 0
             self._trace.over(OUTCOME_LABELS[outcome], self._context.plane.now(), status=status, fault=outcome in FAULTS)
-        if self._placement is not None:
-            self._placement.complete(outcome)
 
     def _judge(self, outcome: Outcome) -> None:
         """Count whether a stream was within its objective."""
