@@ -151,9 +151,14 @@ class PoolTemplate(WireModel):
     replicas: int = Field(
         default=1, ge=0, le=MAX_REPLICAS, description="Workers at creation; later changes go through the pool's scale."
     )
-    min_replicas: int = Field(default=1, ge=0, le=MAX_REPLICAS, description="Scaling never goes below.")
+    min_replicas: int = Field(
+        default=1, ge=0, le=MAX_REPLICAS, description="The planner never goes below; who scales by hand may."
+    )
     max_replicas: int | None = Field(
-        default=None, ge=1, le=MAX_REPLICAS, description="Scaling never goes above; default: replicas (at least 1)."
+        default=None,
+        ge=1,
+        le=MAX_REPLICAS,
+        description="The planner never goes above, who scales by hand may; default: replicas (at least 1).",
     )
     accelerator: str = Field(
         default="", max_length=64, description="Accelerator class, which the planner and the timing model know."
