@@ -13,7 +13,8 @@ from inferplane.context import Context
 from inferplane.decision import candidate_table, headline, notes, reason, setting
 from inferplane.diagnosis import AgentFacts, Facts, Finding, RoutingFacts, diagnose, healthy
 from inferplane.errors import CommandError
-from inferplane.examine import index_facts, routing_facts
+from inferplane.examine import routing_facts
+from inferplane.index_facts import index_facts
 from inferplane.outlook import outcome, outlook_table
 from inferplane.output import table_lines
 from inferplane.router_client import worker_status
