@@ -94,10 +94,8 @@ class Workers:
             delay = self._backlog.failed(key, self._now(), at_least_s=at_least_s)
             outcome = StepOutcome.FAILED
             _log.warning("step failed", **_names(key), problem=str(error), again_in_s=round(delay, 1))
-        except asyncio.CancelledError:
-            self._backlog.succeeded(
-                key, self._now(), again_in_s=0.0
-            )  # its turn comes again if this process leads again
+        except asyncio.CancelledError:  # its turn comes again if this process leads again
+            self._backlog.succeeded(key, self._now(), again_in_s=0.0)
             raise
         except NotLeadingError:
             self._backlog.failed(key, self._now())

@@ -5,6 +5,7 @@ object beside the Pod, nothing that has to be there first.
 """
 
 import json
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -101,7 +102,7 @@ def _fleet_store(store: KVStore, tier: Tier) -> FleetStore:
 def _with_file(store: FleetStore) -> FleetStore:
     if store.kind is not FleetKind.MOONCAKE:
         return store
-    return FleetStore(store.kind, store.host, store.port, store.protocol, store.given_bytes, f"{_MOONCAKE_DIR}/{_FILE}")
+    return replace(store, config_file=f"{_MOONCAKE_DIR}/{_FILE}")
 
 
 def _has_own_file(service: InferenceService) -> bool:
