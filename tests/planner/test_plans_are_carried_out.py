@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inferplane_api.v1alpha1.inference_service import InferenceServiceSpec
 from inferplane_engine.profiles import CPU_TEST, profile_named
@@ -169,6 +171,25 @@ def test_records_that_cannot_be_read_begin_a_forecast_anew(tmp_path: Path, line:
     play(world, Journal(path), rounds=1)
 
     assert len(world.told) == 1
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_a_line_that_was_cut_anywhere_costs_that_decision_and_no_other(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """A process is killed while it writes its last line, and the next one goes on in the same file."""
+    path = tmp_path_factory.mktemp("cut") / "decisions.jsonl"
+    play(FakeWorld(), Journal(path), rounds=3)
+    *whole, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole) + last[: data.draw(st.integers(0, len(last) - 1))])
+    play(FakeWorld(), Journal(path), rounds=2, begin_s=1060.0)
+    kept = list(read(path))
+
+    assert path.read_bytes().startswith(b"".join(whole))
+    assert [each.now for each in kept] == [1005.0, 1010.0, 1065.0, 1070.0]
+    assert kept[2].forecast is not None  # of the last whole line
+    assert all(each.same for each in remake(path))
 
 
 def test_a_plan_that_comes_out_otherwise_is_a_difference(tmp_path: Path) -> None:

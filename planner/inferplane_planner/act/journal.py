@@ -6,19 +6,23 @@ from an earlier file's state cannot be: so a new file also means a planner that 
 plans may differ.  The first line of a process is marked for that reason.
 Each line also says what the forecast knew before it: a process that begins takes it over from the last one's last line
 (`act.resuming`), and the line of its own first decision says so to a replay.
+A kill or a full disk leaves half a line.  It is taken away before the next is added: the two would be one line that
+nobody can read, and a decision lost that was written whole.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from inferplane_planner.act.records import decode, encode
 from inferplane_planner.core.contract import Observations, Plan, Spec
 from inferplane_planner.core.forecast import Learnt
 
 _LONGEST: Final = 64 * 1024 * 1024
+_LOOK: Final = 64 * 1024
 _SERVICE: Final = '{"service": "'
 """What each line begins with."""
 
@@ -62,8 +66,22 @@ class Journal:
             return
         if self._path.exists() and self._path.stat().st_size > _LONGEST:
             self._path.replace(self._path.with_suffix(".old.jsonl"))
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(encode(decided)) + "\n")
+        with self._path.open("a+b") as file:
+            file.truncate(_end_of_lines(file))
+            file.write(json.dumps(encode(decided)).encode() + b"\n")
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """Return where the last line that was written whole ends; backwards, since it is nearly always the file's end."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        begin = max(0, end - _LOOK)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def _last_lines(path: Path) -> dict[str, str]:
