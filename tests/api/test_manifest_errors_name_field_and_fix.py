@@ -134,6 +134,11 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (resource("KVStore", tiers=[{"name": "m", "medium": "dram"}]), "spec.tiers[0].capacity", "needs a size"),
     (resource("KVStore", tiers=[{"name": "r", "medium": "redis"}]), "spec.tiers[0].address", "redis:6379"),
     (
+        resource("KVStore", tiers=[{"name": "r", "medium": "redis", "address": "not an address"}]),
+        "spec.tiers[0].address",
+        "give host:port or a URL",
+    ),
+    (
         resource(
             "KVStore",
             tiers=[
@@ -146,6 +151,16 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ),
     (resource("LoRAAdapter", service="s", source={"path": "/a"}, rank=15), "spec.rank", "use one of 1, 8, 16"),
     (resource("ModelRoute", targets=[{"servedName": "a", "weight": 0}]), "spec.targets", "all weights are 0"),
+    (
+        resource("ModelRoute", aliases=["b", "b"], targets=[{"servedName": "a"}]),
+        "spec.aliases[1]",
+        "appears twice",
+    ),
+    (
+        resource("LoRAAdapter", service="s", source={"path": "/"}),
+        "spec.source.path",
+        "name a directory",
+    ),
     (
         resource("ModelRoute", aliases=["a"], targets=[{"servedName": "a"}]),
         "spec.aliases",

@@ -56,7 +56,16 @@ def test_usual_durations_are_equal_after_a_round_trip(seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(1.5, "1500ms"), (2.0, "2s"), (300.0, "5m"), (5400.0, "1h30m"), (0.0, "0s"), (61.5, "1m1500ms")],
+    [
+        (0.0, "0s"),
+        (0.000_05, "50us"),
+        (0.0031, "3.1ms"),
+        (1.5, "1500ms"),
+        (2.0, "2s"),
+        (61.5, "1m1500ms"),
+        (300.0, "5m"),
+        (5400.0, "1h30m"),
+    ],
 )
 def test_a_duration_is_written_short(seconds: float, text: str) -> None:
     assert text == format_duration(seconds)

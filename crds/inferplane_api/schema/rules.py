@@ -8,6 +8,7 @@ Only an API server knows the value before a change, so what must not change is s
 Invariant: no rule refuses what the types accept, but for changes.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 
 from inferplane_api.v1alpha1.engine import EngineSpec
 from inferplane_api.v1alpha1.inference_service import InferenceService, InferenceServiceSpec, Rollout, Routing
-from inferplane_api.v1alpha1.kv_store import KVStoreSpec, Tier
+from inferplane_api.v1alpha1.kv_store import ADDRESS_PATTERN, KVStoreSpec, Tier
 from inferplane_api.v1alpha1.lora_adapter import LoRAAdapterSpec
 from inferplane_api.v1alpha1.model import ModelSpec
 from inferplane_api.v1alpha1.model_route import ModelRoute, ModelRouteSpec
@@ -107,6 +108,13 @@ FORM_RULES: Final[Mapping[str, tuple[Rule, ...]]] = MappingProxyType(
             Rule(
                 "self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)')",
                 'is not an absolute path; begin with "/" and leave out ".."',
+            ),
+            Rule("!self.matches('^[/.]*$')", "is the root of the file system; name a directory in it"),
+        ),
+        "address": (
+            Rule(
+                f"self == '' || self.matches({json.dumps(ADDRESS_PATTERN)})",
+                'is not an address; give host:port or a URL, such as "redis:6379"',
             ),
         ),
         "relative-path": (
@@ -285,6 +293,11 @@ _TIER: Final = (
 )
 _ROUTE_SPEC: Final = (
     Rule("self.targets.exists(t, t.weight > 0)", "all weights are 0; give one target a weight of 1 or more", "targets"),
+    Rule(
+        "!has(self.aliases) || self.aliases.all(x, self.aliases.exists_one(y, y == x))",
+        "a name appears twice; name each one once",
+        "aliases",
+    ),
     Rule(
         "!has(self.aliases) || !self.aliases.exists(a, self.targets.exists(t, t.servedName == a))",
         "an alias is also a target, and a name cannot stand for itself; rename the alias",

@@ -1,16 +1,17 @@
 """KVStore: tiers of KV blocks beyond the engines' own memory, shared by the services that name it."""
 
+import re
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from inferplane_api.v1alpha1.conditions import Conditions
 from inferplane_api.v1alpha1.metadata import API_VERSION, DnsLabel, DnsSubdomain, ObjectMeta
 from inferplane_api.v1alpha1.source import AbsolutePath
 from inferplane_api.v1alpha1.units import ByteCount, Duration
-from inferplane_api.v1alpha1.wire import Finding, WireModel, invalid, keyed_by
+from inferplane_api.v1alpha1.wire import FORM, Finding, WireModel, invalid, keyed_by
 
 
 class TierMedium(StrEnum):
@@ -29,6 +30,16 @@ _RANK: Final = {
     TierMedium.LMCACHE: 2,
 }
 _LOCAL: Final = (TierMedium.DRAM, TierMedium.SSD)
+ADDRESS_PATTERN: Final = r"^([a-z][a-z0-9+.-]*://[^\s]+|[^\s/:]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5})$"
+
+
+def _address(value: str) -> str:
+    if value and not re.fullmatch(ADDRESS_PATTERN, value):
+        raise invalid(Finding("", f"{value[:80]!r} is not an address", 'give host:port or a URL, such as "redis:6379"'))
+    return value
+
+
+Address = Annotated[str, Field(max_length=512, json_schema_extra={FORM: "address"}), AfterValidator(_address)]
 
 
 class Tier(WireModel):
@@ -38,9 +49,7 @@ class Tier(WireModel):
         default=None, description="Size per node (dram, ssd), or what each engine gives (mooncake)."
     )
     path: AbsolutePath | None = Field(default=None, description="Directory on the node, for ssd.")
-    address: str | None = Field(
-        default=None, max_length=512, description="host:port or URL, for redis, mooncake, lmcache."
-    )
+    address: Address | None = Field(default=None, description="host:port or URL, for redis, mooncake, lmcache.")
     secret_ref: DnsSubdomain | None = Field(default=None, description="Secret with the keys `username` and `password`.")
     bandwidth_bytes: ByteCount | None = Field(
         default=None, description="Bytes a second expected of one reader, until measured."

@@ -50,6 +50,11 @@ class ModelRouteSpec(WireModel):
             if name in names[:index]
         ]
         findings += [
+            Finding(f"aliases.{index}", f"{alias!r} appears twice", "name each one once")
+            for index, alias in enumerate(self.aliases)
+            if alias in self.aliases[:index]
+        ]
+        findings += [
             Finding("aliases", f"{alias!r} is also a target", "a name cannot stand for itself: rename the alias")
             for alias in self.aliases
             if alias in names

@@ -15,6 +15,8 @@ def _absolute(value: str, info: ValidationInfo) -> str:
         return os.path.normpath(os.path.join(folder, value))  # noqa: PTH118 - a pure computation on text
     if not value.startswith("/") or ".." in value.split("/"):
         raise invalid(Finding("", f"{value!r} is not an absolute path", 'begin with "/" and leave out ".."'))
+    if not value.strip("/."):
+        raise invalid(Finding("", f"{value!r} is the root of the file system", "name a directory in it"))
     return value
 
 

@@ -61,7 +61,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds as the shortest exact Go-like duration ("1500ms", "2s", "1h30m")."""
+    """Write seconds as an exact Go-like duration that reads well ("1500ms", "3.1ms", "2s", "1h30m")."""
     left = round(seconds * 10**9)
     if left == 0:
         return "0s"
@@ -69,10 +69,15 @@ def format_duration(seconds: float) -> str:
     for unit in ("h", "m"):
         whole, left = divmod(left, _NANOSECONDS[unit])
         text += f"{whole}{unit}" if whole else ""
-    for unit in ("s", "ms", "us", "ns"):
-        if left and left % _NANOSECONDS[unit] == 0:
-            return f"{text}{left // _NANOSECONDS[unit]}{unit}"
-    return text
+    return text + _below_a_minute(left) if left else text
+
+
+def _below_a_minute(nanoseconds: int) -> str:
+    """Write whole seconds, else milliseconds, which are what people compare, else what is small in its own unit."""
+    if nanoseconds % _NANOSECONDS["s"] == 0:
+        return f"{nanoseconds // _NANOSECONDS['s']}s"
+    unit = next(unit for unit in ("ms", "us", "ns") if nanoseconds >= _NANOSECONDS[unit])
+    return f"{(Decimal(nanoseconds) / _NANOSECONDS[unit]).normalize():f}{unit}"
 
 
 def parse_quantity(text: str) -> Decimal:
