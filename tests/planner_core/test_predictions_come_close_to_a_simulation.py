@@ -147,6 +147,15 @@ def test_a_decoding_batch_settles_where_the_played_one_does(rate: float) -> None
     assert said.sequences == pytest.approx(played.sequences, rel=0.12)
 
 
+@given(st.floats(0.0, 400.0), st.floats(0.0, 0.9), st.integers(0, 5))
+def test_as_many_sequences_leave_a_batch_as_come_to_it(rate: float, prefill_share: float, seed: int) -> None:
+    asked = demand(rate, seed=seed, size=60)
+    batch = settle(ENGINE, asked, per_worker=rate, prefill_share=prefill_share)
+    leave = batch.sequences / (float(asked.output.mean()) * batch.step_s)
+
+    assert leave == pytest.approx(rate) if not batch.full else leave < rate
+
+
 @given(st.integers(1, 12), st.integers(1, 12), st.floats(0.1, 40.0))
 def test_more_workers_of_either_kind_make_nothing_worse(prefill: int, decode: int, rate: float) -> None:
     asked = demand(rate, size=60)

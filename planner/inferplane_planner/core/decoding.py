@@ -1,8 +1,8 @@
 """How full a decoding worker's batch gets, and how long its steps are then.
 
 Sequences come at a rate, stay for as many steps as they have tokens, and make each step longer by being there.  Where
-the batch settles, as many leave as come: a fixed point, found by bisection, since more sequences never make a step
-shorter.  How many there are at a moment spreads as Poisson has it.
+the batch settles, as many leave as come: a fixed point, solved for piece by piece, since a step grows along straight
+lines that only get steeper, and so meets it once.  How many there are at a moment spreads as Poisson has it.
 """
 
 import math
@@ -12,7 +12,6 @@ from statistics import NormalDist
 from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.times import EngineTimes
 
-_ROUNDS = 36
 _NORMAL = NormalDist()
 
 
@@ -41,11 +40,17 @@ def settle(times: EngineTimes, demand: Demand, *, per_worker: float, prefill_sha
 
     if per_worker * tokens * step(most) > most:
         return Batch(most, step(most), full=True)
+
+    def more(sequences: float) -> float:
+        """Return how many more there would be than these."""
+        return per_worker * tokens * step(sequences) - sequences
+
     low, high = 0.0, most
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if per_worker * tokens * step(middle) > middle else (low, middle)
-    return Batch(high, step(high))
+    for knee in sorted((min(1.0, most), min(times.crowd, most))):
+        low, high = (knee, high) if more(knee) > 0.0 else (low, min(high, knee))
+    coming, going = more(low), -more(high)
+    sequences = low + (high - low) * coming / (coming + going) if coming > 0.0 else low
+    return Batch(sequences, step(sequences))
 
 
 def crowded_step_s(times: EngineTimes, demand: Demand, batch: Batch, *, share: float, prefill_share: float) -> float:

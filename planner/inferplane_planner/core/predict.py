@@ -9,15 +9,12 @@ Stated error: against a simulation of the same queue, within a fifth at up to 85
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from inferplane_planner.core.decoding import crowded_step_s, settle
 from inferplane_planner.core.demand import Demand, Floats
 from inferplane_planner.core.queueing import Wait, wait
 from inferplane_planner.core.stalls import stalled_tpot_s
 from inferplane_planner.core.times import EngineTimes
-
-_CLOSE = 1e-4
+from inferplane_planner.core.totals import Total
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +83,12 @@ def _apart(question: Question, candidate: Candidate, engines: Pair) -> Predictio
     queue = _queue(demand.rate_per_s, candidate.prefill, service, question.burst)
     batch = settle(engines.decode, demand, per_worker=demand.answers_per_s / candidate.decode)
     tpot_s = crowded_step_s(engines.decode, demand, batch, share=percentile, prefill_share=0.0)
-    own = service + engines.prefill.transfer_s(demand.transferred) + (0.0 if math.isinf(tpot_s) else batch.step_s)
+    first_s = 0.0 if math.isinf(tpot_s) else batch.step_s
+    total = Total(queue, service + engines.prefill.transfer_s(demand.transferred) + first_s)
     return Prediction(
-        ttft_s=_percentile(queue, own, percentile) if not batch.full else math.inf,
+        ttft_s=total.percentile(percentile) if not batch.full else math.inf,
         tpot_s=tpot_s,
-        ttft_met=_within(queue, own, limit_s) if not batch.full else 0.0,
+        ttft_met=total.within(limit_s) if not batch.full else 0.0,
         prefill_use=demand.rate_per_s * float(service.mean()) / candidate.prefill,
         decode_use=batch.sequences / engines.decode.most_sequences(float((demand.prompt + demand.output / 2).mean())),
     )
@@ -117,10 +115,11 @@ def _together(question: Question, candidate: Candidate, engine: EngineTimes) -> 
         burst=question.burst,
         percentile=percentile,
     )
+    total = Total(queue, service)
     return Prediction(
-        ttft_s=_percentile(queue, service, percentile),
+        ttft_s=total.percentile(percentile),
         tpot_s=tpot_s,
-        ttft_met=_within(queue, service, limit_s),
+        ttft_met=total.within(limit_s),
         prefill_use=share,
         decode_use=batch.sequences / engine.most_sequences(float((demand.prompt + demand.output / 2).mean())),
     )
@@ -131,25 +130,3 @@ def _queue(rate_per_s: float, servers: int, service: Floats, burst: float) -> Wa
     return wait(
         servers=servers, rate_per_s=rate_per_s, mean_s=mean, variation=float(service.var()) / mean**2, burst=burst
     )
-
-
-def _within(queue: Wait, own: Floats, limit_s: float) -> float:
-    """Return the share of requests whose wait and own time together stay within the limit."""
-    left = limit_s - own
-    if queue.endless or queue.mean_of_waiting_s == 0.0:
-        return float((left >= 0).mean()) * (1.0 - queue.waits)
-    late = queue.waits * np.exp(-np.maximum(0.0, left) / queue.mean_of_waiting_s)
-    return 1.0 - float(np.where(left < 0, 1.0, late).mean())
-
-
-def _percentile(queue: Wait, own: Floats, percentile: float) -> float:
-    """Return where `_within` reaches the percentile, within a ten-thousandth."""
-    if queue.endless:
-        return math.inf
-    # Own time alone is a lower bound; both halves of what may be missed, each on its own, make an upper one.
-    low, beyond = (float(found) for found in np.quantile(own, (percentile, (1.0 + percentile) / 2.0), method="higher"))
-    high = beyond + queue.exceeded_with((1.0 - percentile) / 2.0)
-    while high - low > _CLOSE * high:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _within(queue, own, middle) < percentile else (low, middle)
-    return high

@@ -16,8 +16,11 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferplane_planner.core.demand import Demand, Floats
+
+Draws = NDArray[np.intp]
 
 _MOST: Final = 12
 _SIZE: Final = 2048
@@ -51,7 +54,8 @@ def stalled_tpot_s(
     share = min(0.95, rate * float(service.mean()))
     few = stalls <= _MOST / 4.0 * (1.0 - share)
     before = wait_s + service[places]
-    added = np.where(few, _few(own, before, _gaps(rate, variation), service), _many(stalls, share, service, variation))
+    added = _many(stalls, share, service, variation)
+    added[few] = _few(np.flatnonzero(few), own, before, _gaps(rate, variation), service)
     each = np.where(demand.output[places] > 1.0, step_s + added / steps, 0.0)
     return float(np.quantile(each, percentile))
 
@@ -69,19 +73,20 @@ def _drawn(shape: float) -> Floats:
     return drawn
 
 
-def _few(own: Floats, before: Floats, gaps: Floats, service: Floats) -> Floats:
-    """Return the sum of the prefills that come until the answer, and they, are over."""
+def _few(draws: Draws, own: Floats, before: Floats, gaps: Floats, service: Floats) -> Floats:
+    """Return for these draws the sum of the prefills that come until the answer, and they, are over."""
     ordered, added, following = np.sort(service), np.zeros(_SIZE), gaps[_GAPS[0]] - before
+    stalled = draws[following[draws] < own[draws]]
     for number in range(_MOST):
-        stalled = following < own + added
-        taken = ordered[(_SERVICES[number] * ordered.size).astype(np.int64)]
-        added = added + np.where(stalled, taken, 0.0)
-        following = np.where(stalled, following + gaps[_GAPS[(number + 1) % _MOST]], np.inf)
-    return added
+        added[stalled] += ordered[(_SERVICES[number][stalled] * ordered.size).astype(np.int64)]
+        following[stalled] += gaps[_GAPS[(number + 1) % _MOST][stalled]]
+        stalled = stalled[following[stalled] < own[stalled] + added[stalled]]
+    return added[draws]
 
 
 def _many(stalls: Floats, share: float, service: Floats, variation: float) -> Floats:
     mean, spread = float(service.mean()), float(service.var())
     count = stalls / (1.0 - share)
     deviation = np.sqrt(count * (spread + variation * mean**2)) / (1.0 - share)
-    return np.maximum(0.0, count * mean + deviation * _NORMALS)
+    added: Floats = np.maximum(0.0, count * mean + deviation * _NORMALS)
+    return added

@@ -3,6 +3,7 @@
 The formulas are `inferplane_engine.timing`'s, which router and simulated engine use; here they are taken over arrays.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,12 @@ class EngineTimes:
 
     def decode_step_s(self, batch: float, kv_tokens: float) -> float:
         return float(decode_step_s(self.profile, batch=batch, kv_tokens=kv_tokens))
+
+    @property
+    def crowd(self) -> float:
+        """Return from how many sequences on arithmetic takes a decode step longer than reading the weights."""
+        each = self.profile.token_compute_s
+        return self.profile.weights_s / each if each > 0 else math.inf
 
     def transfer_s(self, tokens: Floats) -> Floats:
         arrived: Floats = np.where(tokens > 0, transfer_s(self.profile, tokens=tokens), 0.0)
