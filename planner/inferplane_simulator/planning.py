@@ -12,7 +12,7 @@ from typing import Final
 from inferplane_api.catalogue import WorkerRole
 from inferplane_planner.core.contract import NOBODY, Observations, Plan, Spec, State, Workers
 from inferplane_planner.core.decide import Patience
-from inferplane_planner.core.engine_model import EngineModel
+from inferplane_planner.core.engine_model import CALIBRATED, EngineModel
 from inferplane_planner.core.solve import Bounds, Objective
 from inferplane_planner.core.step import step
 from inferplane_planner.core.times import EngineTimes
@@ -94,7 +94,7 @@ def planner_for(scenario: Scenario, *, most: int, least: int = 1, percentile: fl
     given = scenario.start_up_s
     spec = Spec(
         objective=Objective(scenario.slo.ttft_s, scenario.slo.tpot_s, percentile),
-        prior=EngineModel(prefill=_times(prefill or decode), decode=_times(decode)),
+        prior=EngineModel(_times(prefill or decode), _times(decode), CALIBRATED),
         decode=Bounds(least, most, decode.devices),
         prefill=None if prefill is None else Bounds(least, most, prefill.devices),
         start_up_s=decode.profile.start_up.total_s if given is None else given,
