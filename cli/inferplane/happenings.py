@@ -4,11 +4,13 @@ Invariant: a file that is missing or damaged is left out; whoever looks into an 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from inferplane.errors import InvalidError
 from inferplane.log_lines import LogLine, read_line
+from inferplane_api.catalogue import Catalogue
 from inferplane_observability.incident.happening import Happening, Kind, read
 from inferplane_operator.local.statedir import StateDir
 
@@ -28,8 +30,18 @@ def of_records(path: Path) -> list[Happening]:
 def of_instance(state: StateDir) -> list[Happening]:
     """Read everything that a local instance has written."""
     kept = of_records(state.records) if state.records.is_dir() else []
+    names = _names(state.catalogue)
     logs = [it for file in sorted(state.logs.glob("*.log")) for it in _of_log(file)]
-    return kept + logs
+    return kept + [replace(it, worker=names.get(it.worker, it.worker)) for it in logs]
+
+
+def _names(catalogue: Path) -> dict[str, str]:
+    """Return who is at which address: logs of agents know of others no more."""
+    try:
+        workers = Catalogue.model_validate_json(catalogue.read_bytes()).workers
+    except (OSError, ValueError):
+        return {}
+    return {it.http_address: it.worker_id for it in workers}
 
 
 def _of_log(file: Path) -> Iterator[Happening]:
@@ -83,6 +95,15 @@ def _blocks(line: LogLine, worker: str) -> Happening:
     return Happening(line.at, Kind.BLOCKS, worker=worker, detail=f"{line.event}: {more}".rstrip(": "), bad=True)
 
 
+def _damaged(line: LogLine, worker: str) -> Happening:
+    detail = f"its blocks arrive damaged at {worker}: it is not used"
+    return Happening(line.at, Kind.BLOCKS, worker=line.get("address"), detail=detail, bad=True)
+
+
+def _stored(line: LogLine, _: str) -> Happening:
+    return Happening(line.at, Kind.BLOCKS, detail=f"{line.event}: {line.get('tier')}", bad=True)
+
+
 READINGS: Final[Mapping[str, Reading]] = {
     "a child ended by itself": _ended,
     "the engine failed": _engine,
@@ -93,6 +114,7 @@ READINGS: Final[Mapping[str, Reading]] = {
     "event batches are lost": _blocks,
     "block events are suspect": _blocks,
     "blocks are forgotten": _blocks,
-    "blocks from this prefill worker arrive damaged: it is not used": _blocks,
+    "blocks from this prefill worker arrive damaged: it is not used": _damaged,
+    "a stored block is corrupt": _stored,
 }
 """By the event of a log line."""

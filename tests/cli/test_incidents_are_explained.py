@@ -12,11 +12,21 @@ from google.protobuf.json_format import MessageToJson
 from inferplane.errors import InvalidError
 from inferplane.log_lines import read_line
 from inferplane.moments import read_moment
+from inferplane_api.catalogue import Catalogue, CatalogueWorker, WorkerRole
 from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED, Candidate, DecisionRecord
 from inferplane_observability.incident.happening import Happening, Kind, written
 
 Call = Callable[..., Result]
 T = datetime(2026, 1, 31, 14, 5, tzinfo=UTC).timestamp()
+SENDER = CatalogueWorker(
+    worker_id="prefill-0",
+    service="demo",
+    pool="demo-prefill",
+    role=WorkerRole.PREFILL,
+    revision="r",
+    http_address="127.0.0.1:4001",
+    stream_address="127.0.0.1:4002",
+)
 MOMENT = "2026-01-31T14:05:00Z"
 
 
@@ -63,6 +73,24 @@ def test_an_instances_logs_are_part_of_it(call: Call, tmp_path: Path) -> None:
         ("process", "decode-1", "engine by signal 9"),
     ]
     assert told["breaches"][0]["causes"][0]["cause"] == "engine crashed"
+
+
+def test_who_sends_damaged_blocks_is_named_by_its_address_and_a_store_by_its_tier(call: Call, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    keep(state / "records", load(0, 9))
+    (state / "desired.yaml").write_text("")
+    (state / "catalogue.json").write_text(Catalogue(workers=(SENDER,)).model_dump_json(by_alias=True))
+    (state / "logs").mkdir()
+    damaged = f'event="blocks from this prefill worker arrive damaged: it is not used" address={SENDER.http_address}'
+    (state / "logs" / "decode-0-agent.log").write_text(f"ts=2026-01-31T14:04:50Z level=error {damaged}")
+    stored = 'event="a stored block is corrupt" tier=ssd key=aa offset=0'
+    (state / "logs" / "kv-store.log").write_text(f"ts=2026-01-31T14:04:51Z level=error {stored}")
+
+    found = call("incident", "--state-dir", str(state), "--at", MOMENT)
+
+    assert "Likely cause: wrong contents: prefill-0 gave contents" in found.output
+    assert "its blocks arrive damaged at decode-0" in found.output
+    assert "Also: stored blocks damaged: 1 times a block" in found.output
 
 
 def test_without_a_breach_it_says_so(call: Call, tmp_path: Path) -> None:

@@ -47,7 +47,21 @@ STUCK = [
 SLOW = [bad(2, Kind.SLOW, "d2", "far slower than predicted", times=12.0)]
 HANDOFF = [bad(float(at), Kind.HANDOFF, "p1", "gave nothing to decode with", count=2) for at in range(0, 9, 3)]
 EVENTS = [bad(-20, Kind.TRUST, "d3", "cache known approximate: lost_events")]
-DAMAGED = [bad(-3, Kind.BLOCKS, "d0", "blocks from this prefill worker arrive damaged: it is not used")]
+DAMAGED = [
+    bad(-3, Kind.BLOCKS, "p0", "its blocks arrive damaged at d0: it is not used"),
+    bad(-2, Kind.BLOCKS, "p0", "is not asked: its blocks arrive damaged", count=9),
+]
+WRONG = [
+    bad(
+        -3,
+        Kind.HEALTH,
+        "d0",
+        "failed, was ready: said failed; the canary prompt got a wrong answer: 'x' instead of 'y'",
+    ),
+    bad(-1, Kind.PROCESS, "d0", "engine ended by signal 15"),
+]
+UNANSWERED = [bad(-3, Kind.HEALTH, "d0", "failed: said failed; the canary prompt got no answer in time")]
+STORED = [bad(float(at), Kind.BLOCKS, "", "a stored block is corrupt: ssd") for at in range(3)]
 ERRORS = [
     bad(2, Kind.ERRORS, "d1", "failed", count=12),
     bad(2, Kind.ERRORS, "d0", "failed", count=1),
@@ -74,7 +88,11 @@ FEWER = [
         pytest.param(REFUSED, Cause.ERRORS, "d1", id="requests not taken"),
         pytest.param(LATE_TOO, Cause.SLOW, "d2", id="slow, and another one a little late"),
         pytest.param(DOUBTED_TOO, Cause.ENGINE_STUCK, "d1", id="stuck, and another one doubted"),
-        pytest.param(DAMAGED, Cause.DAMAGED, "d0", id="damaged blocks"),
+        pytest.param(DAMAGED, Cause.DAMAGED, "p0", id="damaged blocks, of whoever sends them"),
+        pytest.param(WRONG, Cause.DAMAGED, "d0", id="wrong answers, restarted for it"),
+        pytest.param(UNANSWERED, Cause.ENGINE_STUCK, "d0", id="a canary without an answer"),
+        pytest.param(STORED, Cause.STORED, "", id="damaged blocks of a store"),
+        pytest.param([*STORED, *SLOW], Cause.SLOW, "d2", id="what is computed again does not hide a slow worker"),
         pytest.param(FEWER, Cause.FEWER, "d2", id="scaled down"),
         pytest.param([*EVENTS, *SLOW], Cause.SLOW, "d2", id="missing events do not hide a slow worker"),
         pytest.param([], Cause.UNKNOWN, "", id="nothing"),

@@ -119,6 +119,15 @@ def test_failed_hand_offs_are_counted_by_the_worker_at_that_address() -> None:
     assert [(it.worker, it.number("count")) for it in found] == [("d0", 2.0), ("10.9.9.9:1", 1.0)]
 
 
+def test_who_is_not_asked_for_its_damaged_blocks_is_told_apart() -> None:
+    found = record("d9", failed=["10.0.0.1:8100", "10.9.9.9:1"])
+    found.observed[0].damaged_prefill_workers.append("10.0.0.1:8100")
+
+    told = list(failed_handoffs([found], statistics(D0), 1.0))
+
+    assert [(it.kind, it.worker) for it in told] == [(Kind.BLOCKS, "d0"), (Kind.HANDOFF, "10.9.9.9:1")]
+
+
 def ended(worker: str, side: Role, outcome: Outcome, status: int) -> DecisionRecord:
     report = RequestReport(outcome=outcome, status=status, side=side)
     return DecisionRecord(

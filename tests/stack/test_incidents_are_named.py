@@ -38,6 +38,16 @@ HANDOFF = [WorkerSpec("p0", Role.PREFILL, ERRORS), WorkerSpec("d0", Role.DECODE)
 FAILING = [WorkerSpec("d0", Role.DECODE, ERRORS), WorkerSpec("d1", Role.DECODE)]
 REFUSALS = [{"kind": "refuse", "at_request": FIRST + number} for number in range(40)]
 REFUSING = [WorkerSpec("d0", Role.DECODE, REFUSALS), WorkerSpec("d1", Role.DECODE)]
+ALWAYS = {"probability": 1}
+LATER = {"kind": "corrupt-kv", **ALWAYS, "after_s": 20}  # of the engine, which is five times as fast
+CORRUPT = [
+    WorkerSpec("d0", Role.DECODE, [LATER], changes={"canary_interval": 0.2}, expected=False),
+    WorkerSpec("d1", Role.DECODE),
+]
+DAMAGED = [
+    WorkerSpec("p0", Role.PREFILL),
+    WorkerSpec("d0", Role.DECODE, [{"kind": "corrupt-transfer", **ALWAYS}], changes={"transfer_check": True}),
+]
 FORGOTTEN = [{"kind": "forgotten-events", "probability": 0.5}]
 ROOMY = ["--num-gpu-blocks-override", "1000000"]  # nothing that was announced is gone before it is looked for
 EVENTS = [
@@ -85,6 +95,8 @@ async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: 
         pytest.param(HANDOFF, Cause.HANDOFF, "p0", id="hand-offs"),
         pytest.param(FAILING, Cause.ERRORS, "d0", id="errors"),
         pytest.param(REFUSING, Cause.ERRORS, "d0", id="refusals"),
+        pytest.param(CORRUPT, Cause.DAMAGED, "d0", id="corrupt KV"),
+        pytest.param(DAMAGED, Cause.DAMAGED, "p0", id="corrupt hand-offs"),
         pytest.param(SILENT, Cause.EVENTS, "d0", id="events without a gap"),
         pytest.param(WRONG, Cause.EVENTS, "d0", id="wrong events"),
         pytest.param(EVENTS, Cause.EVENTS, "d0", id="events"),

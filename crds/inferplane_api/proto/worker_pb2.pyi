@@ -357,7 +357,7 @@ class EngineGauges(_message.Message):
     def __init__(self, dp_rank: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_usage: _Optional[float] = ...) -> None: ...
 
 class RequestReport(_message.Message):
-    __slots__ = ("request_id", "router_epoch", "dp_rank", "outcome", "status", "model", "tenant", "adapter", "adapter_revision", "prompt_tokens", "output_tokens", "cached_tokens", "decode_cached_tokens", "transferred_tokens", "cached_tokens_known", "decode_cached_tokens_known", "queue_s", "prefill_s", "transfer_s", "decode_s", "ttft_s", "tpot_s", "prefill_worker", "failed_prefill_workers", "side", "streamed", "nonce")
+    __slots__ = ("request_id", "router_epoch", "dp_rank", "outcome", "status", "model", "tenant", "adapter", "adapter_revision", "prompt_tokens", "output_tokens", "cached_tokens", "decode_cached_tokens", "transferred_tokens", "cached_tokens_known", "decode_cached_tokens_known", "queue_s", "prefill_s", "transfer_s", "decode_s", "ttft_s", "tpot_s", "prefill_worker", "failed_prefill_workers", "side", "streamed", "nonce", "damaged_prefill_workers")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ROUTER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +385,7 @@ class RequestReport(_message.Message):
     SIDE_FIELD_NUMBER: _ClassVar[int]
     STREAMED_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_PREFILL_WORKERS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     router_epoch: int
     dp_rank: int
@@ -412,4 +413,5 @@ class RequestReport(_message.Message):
     side: Role
     streamed: bool
     nonce: int
-    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., status: _Optional[int] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., decode_cached_tokens: _Optional[int] = ..., transferred_tokens: _Optional[int] = ..., cached_tokens_known: _Optional[bool] = ..., decode_cached_tokens_known: _Optional[bool] = ..., queue_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., ttft_s: _Optional[float] = ..., tpot_s: _Optional[float] = ..., prefill_worker: _Optional[str] = ..., failed_prefill_workers: _Optional[_Iterable[str]] = ..., side: _Optional[_Union[Role, str]] = ..., streamed: _Optional[bool] = ..., nonce: _Optional[int] = ...) -> None: ...
+    damaged_prefill_workers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_id: _Optional[str] = ..., router_epoch: _Optional[int] = ..., dp_rank: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., status: _Optional[int] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., adapter: _Optional[str] = ..., adapter_revision: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., decode_cached_tokens: _Optional[int] = ..., transferred_tokens: _Optional[int] = ..., cached_tokens_known: _Optional[bool] = ..., decode_cached_tokens_known: _Optional[bool] = ..., queue_s: _Optional[float] = ..., prefill_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., decode_s: _Optional[float] = ..., ttft_s: _Optional[float] = ..., tpot_s: _Optional[float] = ..., prefill_worker: _Optional[str] = ..., failed_prefill_workers: _Optional[_Iterable[str]] = ..., side: _Optional[_Union[Role, str]] = ..., streamed: _Optional[bool] = ..., nonce: _Optional[int] = ..., damaged_prefill_workers: _Optional[_Iterable[str]] = ...) -> None: ...

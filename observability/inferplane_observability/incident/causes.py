@@ -18,9 +18,10 @@ BEFORE_S: Final = 120.0
 """A cause is looked for this long before its breach."""
 AFTER_S: Final = 15.0
 """What is noticed late: agents and breakers wait before they believe."""
-_HANGS: Final = ("hang", "no sign of work")
-"""An agent's word, and a router's doubt: see `_first_said`."""
+_HANGS: Final = ("hang", "no answer in time", "no sign of work")
+"""An agent's words, and a router's doubt: see `_first_said`."""
 _DAMAGED: Final = ("damaged", "wrong answer")
+_STORED: Final = ("stored block is corrupt",)
 _MORE: Final = 1.5
 """Times as many requests as before are a flood."""
 _FEW: Final = 3
@@ -38,6 +39,7 @@ class Cause(StrEnum):
     FLOOD = "more requests than capacity"
     FEWER = "fewer workers"
     ROLLOUT = "rollout"
+    STORED = "stored blocks damaged"
     EVENTS = "block events missing"
     UNKNOWN = "unexplained"
 
@@ -156,8 +158,14 @@ def _rollout(scene: Scene) -> Finding | None:
     return _finding(Cause.ROLLOUT, found, "workers were being replaced")
 
 
+def _stored(scene: Scene) -> Finding | None:
+    """No answer is wrong because of such a block; it is computed again, and that takes time."""
+    found = [it for it in scene.of(Kind.BLOCKS) if _says(it, _STORED)]
+    return _finding(Cause.STORED, found, f"{len(found)} times a block of the KV store did not match its checksum")
+
+
 def _events(scene: Scene) -> Finding | None:
-    found = [it for it in scene.of(Kind.TRUST, Kind.BLOCKS) if not _says(it, _DAMAGED)]
+    found = [it for it in scene.of(Kind.TRUST, Kind.BLOCKS) if not _says(it, (*_DAMAGED, *_STORED))]
     return _finding(Cause.EVENTS, found, "is routed to without knowing its cache")
 
 
@@ -171,6 +179,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _flood,
     _rollout,
     _fewer,
+    _stored,
     _events,
 )
 

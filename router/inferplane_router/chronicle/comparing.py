@@ -16,6 +16,8 @@ from inferplane_router.core.values import Health, KvMode, Mismatch, Statistics, 
 
 _SERVER_ERROR: Final = 500
 _ILL: Final = frozenset({Health.SUSPECT, Health.FAILED})
+_NOTHING: Final = (Kind.HANDOFF, "gave nothing to decode with")
+_DAMAGED: Final = (Kind.BLOCKS, "is not asked: its blocks arrive damaged")
 
 
 def happened(before: Statistics, after: Statistics, at: float) -> Iterator[Happening]:
@@ -88,17 +90,18 @@ def _failed(report: RequestReport) -> bool:
 
 
 def failed_handoffs(records: Iterable[DecisionRecord], now: Statistics, at: float) -> Iterator[Happening]:
-    """Yield, for each prefill worker, how many of these requests it gave nothing to decode with."""
+    """Yield, for each prefill worker, how many of these requests it gave nothing to decode with, and of what kind."""
     counted = Counter(
-        (f"{record.namespace}/{record.service}", address)
+        (f"{record.namespace}/{record.service}", address, address in report.damaged_prefill_workers)
         for record in records
         for report in record.observed
         for address in report.failed_prefill_workers
     )
     names = {it.address: it.worker_id for it in now.workers}
-    for (service, address), count in counted.items():
-        worker, numbers = names.get(address, address), {"count": float(count)}
-        yield Happening(at, Kind.HANDOFF, service, worker, "gave nothing to decode with", bad=True, numbers=numbers)
+    for (service, address, damaged), count in counted.items():
+        kind, detail = _DAMAGED if damaged else _NOTHING
+        numbers = {"count": float(count)}
+        yield Happening(at, kind, service, names.get(address, address), detail, bad=True, numbers=numbers)
 
 
 def _of(worker: WorkerView, at: float, kind: Kind, detail: str, *, bad: bool = False) -> Happening:

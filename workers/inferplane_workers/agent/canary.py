@@ -51,9 +51,9 @@ def answer_of(response: Mapping[str, Any]) -> str | None:
 def judge(answer: str | None, expected: str | None) -> Verdict:
     """Compare; without an expectation, any answer will do."""
     if answer is None:
-        return Verdict(CanaryState.FAILED, "the canary prompt got no text")
+        return Verdict(CanaryState.FAILED, "the canary prompt got a wrong answer: no text")
     if expected is not None and answer != expected:
-        return Verdict(CanaryState.FAILED, f"the canary prompt got {answer!r} instead of {expected!r}")
+        return Verdict(CanaryState.FAILED, f"the canary prompt got a wrong answer: {answer!r} instead of {expected!r}")
     return Verdict(CanaryState.PASSED)
 
 

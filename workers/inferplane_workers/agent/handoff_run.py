@@ -133,6 +133,7 @@ class HandoffRun:
     def _send_prefill(self, address: str) -> None:
         context = self._context
         if not context.peers.trusted(address, self._routing.request_id):
+            self._timeline.damaged_prefill.append(address)
             context.observer.handoff_failed(address, "its blocks arrive damaged")
             self._run(self._handoff.on(Event.PREFILL_FAILED, now=context.now()))
             return

@@ -57,6 +57,8 @@ class Report:
     duration_s: float
     prefill_worker: str
     failed_prefill_workers: tuple[str, ...]
+    damaged_prefill_workers: tuple[str, ...]
+    """Those of them that were not asked, since their blocks arrive damaged."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class Timeline:
     prefill_worker: str = ""
     prefill_usage: Usage | None = None
     failed_prefill: list[str] = field(default_factory=list[str])
+    damaged_prefill: list[str] = field(default_factory=list[str])
 
     def token(self, now: float) -> None:
         if not self.begun:
@@ -124,6 +127,7 @@ class Timeline:
             duration_s=now - self.accepted,
             prefill_worker=self.prefill_worker,
             failed_prefill_workers=tuple(self.failed_prefill),
+            damaged_prefill_workers=tuple(self.damaged_prefill),
         )
 
     def _prefill_s(self, *, handed: bool, timed: bool) -> float:

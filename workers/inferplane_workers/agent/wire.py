@@ -149,6 +149,7 @@ def report_body(report: Report) -> bytes:
         tpot_s=report.tpot_s,
         prefill_worker=report.prefill_worker,
         failed_prefill_workers=report.failed_prefill_workers,
+        damaged_prefill_workers=report.damaged_prefill_workers,
         side=pb.Role.Name(report.side),
         streamed=report.streamed,
         nonce=routing.nonce,
