@@ -3,6 +3,8 @@
 An engine that is stepped exactly is called for every step, and a call costs several times what the step does, most of
 it for finding out what its arguments are.  So `advance` takes the arrays themselves, which is found out fastest, and
 answers with the time of the next look, which would be another call.
+Most steps only give every sequence one more token.  Of such a run only the times are added up, step by step, since a
+sum in another order would be another number; rows are written once for all of it.
 """
 
 import math
@@ -79,6 +81,8 @@ def _announces(core: Core, until: float, hold_at: float) -> bool:
     """Do what is due; True: stopped at an announcement before the end."""
     state, clock = core.state, core.clock
     while True:
+        if clock[STEP_END] <= until:
+            _run_plainly(core, until, hold_at)
         if clock[STEP_END] <= until:
             clock[NOW] = clock[STEP_END]
             clock[STEP_END] = math.inf
@@ -177,20 +181,50 @@ def _nobody_joins(core: Core) -> bool:
 @inline
 def _end_of_run(core: Core) -> float:
     """Return when a run of plain decode steps ends: a block is full or opened, or an answer ends."""
-    state, rows, clock = core.state, core.rows, core.clock
-    size, batch = state[SIZE], state[BATCH]
-    steps, attended = 1 << 40, 0
-    alike = state[READY] + state[WAITING] == 0 and state[FREE] >= batch
-    for place in range(batch):
+    state, clock = core.state, core.clock
+    alike = state[READY] + state[WAITING] == 0 and state[FREE] >= state[BATCH]
+    steps, attended = _plain_steps(core, alike)
+    batch, end = float(state[BATCH]), float(clock[STEP_END])
+    for step in range(1, steps + 1):
+        end += step_s(clock, batch, 0.0, attended + step * batch, batch)
+    return end
+
+
+@inline
+def _plain_steps(core: Core, beyond: int) -> tuple[int, float]:
+    """Return how many steps after the one in flight only give its sequences a token each, and what it attends to.
+
+    `beyond` is how many to count that also fill or open a block.
+    """
+    state, rows = core.state, core.rows
+    size, steps, attended = state[SIZE], 1 << 40, 0
+    for place in range(state[BATCH]):
         row = core.order[STEPS_NOW, place]
         computed, length = rows[row, COMPUTED], rows[row, LENGTH]
         if computed < length or length == rows[row, PROMPT]:
-            return float(clock[STEP_END])
+            return 0, 0.0
         inside = computed % size
         free_of_blocks = size - 1 - inside if inside else 0
-        steps = min(steps, rows[row, FULL] - length - 1, free_of_blocks + alike)
+        steps = min(steps, rows[row, FULL] - length - 1, free_of_blocks + beyond)
         attended += computed
-    end = clock[STEP_END]
-    for step in range(1, steps + 1):
-        end += step_s(core.clock, float(batch), 0.0, float(attended + step * batch), float(batch))
-    return float(end)
+    return max(0, steps), float(attended)
+
+
+@inline
+def _run_plainly(core: Core, until: float, hold_at: float) -> None:
+    """Leave the last plain step in flight that begins by `until`, as if each before it had begun and ended."""
+    state, rows, clock = core.state, core.rows, core.clock
+    if state[EXACT] or state[STORED] + state[GONE] or not _nobody_joins(core):
+        return
+    steps, attended = _plain_steps(core, 0)
+    batch, end, done = float(state[BATCH]), float(clock[STEP_END]), 0
+    while done < steps and end <= until and end < hold_at:
+        done += 1
+        clock[NOW] = end
+        end += step_s(clock, batch, 0.0, attended + done * batch, batch)
+    clock[STEP_END] = end
+    state[STEPS] += done
+    for place in range(state[BATCH]):
+        row = core.order[STEPS_NOW, place]
+        rows[row, COMPUTED] += done
+        rows[row, LENGTH] += done
