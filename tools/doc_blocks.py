@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 _FENCE: Final = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NOT_RUN: Final = re.compile(r"<!-- not run: (.+?) -->\s*\Z", re.DOTALL)
+_NOT_RUN: Final = re.compile(r"<!-- not run: ((?:(?!-->).)+?) -->\s*\Z", re.DOTALL)
 _FIGURE: Final = r"\d+(?:\.\d+)?"
 _ZERO: Final = r"0+(?:\.0+)?(?![.\d])"
 

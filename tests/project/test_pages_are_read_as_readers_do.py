@@ -2,7 +2,7 @@
 
 import pytest
 
-from doc_blocks import missing, steps
+from doc_blocks import blocks, missing, steps
 
 PRINTED = "sim: Ready\nPOOL   READY  \ndecode   2/3  0.0\ncached 48 0\n"
 
@@ -40,3 +40,9 @@ def test_a_step_has_what_the_page_says_that_it_prints() -> None:
     (step,) = steps(page)
 
     assert (step.line, step.commands, step.printed) == (2, "a\nb\n", ("one",))
+
+
+def test_a_reason_is_that_of_the_block_below_it() -> None:
+    page = "<!-- not run: one -->\n```sh\na\n```\n\n<!-- not run: two -->\n```sh\nb\n```\n\n```sh\nc\n```\n"
+
+    assert [block.not_run for block in blocks(page)] == ["one", "two", ""]
