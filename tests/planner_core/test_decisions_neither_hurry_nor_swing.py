@@ -84,6 +84,7 @@ def test_the_delay_and_the_peak_behind_it_are_waited_for_together() -> None:
     moves = [played.step(need(Candidate(2, 2), Candidate(4, 4))).move for _ in range(10)]
 
     assert set(moves) == {Move.HOLD}
+    assert played.decisions[-1].reason == "4P:4D is what the highest load of the last 300 s takes"
     assert played.step(need(Candidate(2, 2))).move is Move.DOWN
 
 

@@ -93,8 +93,10 @@ def decide(now: Now, need: Need, memory: Memory, patience: Patience) -> Decision
     if up != here and _stuck(now, patience):
         return Decision(here, Move.HOLD, f"{up} is needed, but a worker has been waiting for a device", memory)
     if less == up:
-        settled = up == here and need.soon.met
-        return _stepped(here, up, memory, patience, f"{here} is what it takes" if settled else _why_up(need))
+        if up != here or not need.soon.met:
+            return _stepped(here, up, memory, patience, _why_up(need))
+        peak = f"the highest load of the last {patience.down_delay_s:.0f} s" if fewer_now else "it"
+        return _stepped(here, up, memory, patience, f"{here} is what {peak} takes")
     waited = now.at_s - _since(memory.less_since_s, now.at_s)
     if waited < patience.down_delay_s:
         later = f"{less} would do, once it has for {patience.down_delay_s:.0f} s"
