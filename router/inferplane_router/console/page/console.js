@@ -22,7 +22,7 @@ function objective(what, service, value, met) {
   const target = percentile / 100;
   const tone = met == null ? "soft" : met >= target ? "good" : met >= target - 2 * (1 - target) ? "warn" : "bad";
   const rate = burn(met, target);
-  const more = met == null ? "no streams in five minutes" : `${percent(met)} within ${seconds(limit)}, burn ${rate.toFixed(1)}x`;
+  const more = met == null ? "no streams in five minutes" : `${percent(met)} within ${seconds(limit)}, burn\u00a0${rate.toFixed(1)}x`;
   return tile(`${what.toUpperCase()} p${percentile}`, seconds(value), more, tone);
 }
 

@@ -48,14 +48,13 @@ function way(record) {
   if (!rows.length) return null;
   const whole = rows.at(-1).begun + rows.at(-1).took, x = (moment) => NAMES + (moment / whole) * (WIDE - NAMES - 70);
   const svg = draw("svg", { class: "way", viewBox: `0 0 ${WIDE} ${rows.length * ROW + 16}`, role: "img", "aria-label": `Steps of the request, ${seconds(whole)} in all` });
-  rows.forEach((it, row) => {
-    const top = row * ROW;
-    svg.append(draw("text", { x: 0, y: top + 12 }, it.name), draw("rect", { class: it.style, x: x(it.begun), y: top + 3, width: Math.max(1, x(it.begun + it.took) - x(it.begun)), height: ROW - 7, rx: 2 }), draw("text", { x: x(it.begun + it.took) + 5, y: top + 12 }, seconds(it.took)));
-  });
+  svg.append(...rows.map((it, row) => draw("rect", { class: it.style, x: x(it.begun), y: row * ROW + 3, width: Math.max(1, x(it.begun + it.took) - x(it.begun)), height: ROW - 7, rx: 2 })));
   const expected = record.predictedTtftS + (record.queuedS ?? 0);
   if (expected > 0 && expected <= whole) {
     svg.append(draw("line", { class: "limit", x1: x(expected), x2: x(expected), y1: 0, y2: rows.length * ROW }), draw("text", { x: x(expected), y: rows.length * ROW + 11, "text-anchor": "middle" }, `first token expected, ${seconds(expected)}`));
   }
+  // Words last: they stand above the line.
+  rows.forEach((it, row) => svg.append(draw("text", { x: 0, y: row * ROW + 12 }, it.name), draw("text", { x: x(it.begun + it.took) + 5, y: row * ROW + 12 }, seconds(it.took))));
   return svg;
 }
 
