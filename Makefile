@@ -77,6 +77,13 @@ prometheus:
 redis:
 	tools/fetch_redis.sh || test -z "$${CI:-}"
 
+# A real OpenTelemetry collector for a test of traces, built from Go modules in minutes; without one that test is skipped.
+.PHONY: collector
+collector: .cache/collector/collector
+
+.cache/collector/collector: $(wildcard tools/otel_collector/*)
+	cd tools/otel_collector && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
+
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
@@ -130,7 +137,7 @@ bench: .venv/.complete ## every bench of minutes, one JSON line a result, also i
 	$(VENV)/python tools/bench_all.py
 
 # One benchmark alone: make bench-index ARGS="--blocks 100000"; the last line it prints is JSON.
-BENCHES := $(addprefix bench-,index pick gateway extproc agent events tokenizer sim simulator routing overload streams replicas)
+BENCHES := $(addprefix bench-,index pick gateway extproc agent events seeing tokenizer sim simulator routing overload streams replicas)
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
 	PYTHONPATH=tools $(VENV)/python bench/bench_$*.py $(ARGS)

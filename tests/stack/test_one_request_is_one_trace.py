@@ -1,6 +1,7 @@
 """Spans of a router, two agents and a client's own trace, as a collector sees them."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from inferplane_runtime.tracing.testing import Collector, SeenSpan
 from inferplane_workers.agent.config import Role
 from inferplane_workers.testing import until
 from one_loop_service import OneLoopService, WorkerSpec, one_loop_service
+from real_collector import find_collector, real_collector
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "a word " * 100}], "max_tokens": 8, "stream": True}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -28,18 +30,33 @@ TREE = {
 }
 
 Scenario = Callable[[OneLoopService, Collector], Awaitable[None]]
+Way = Callable[[Path, str], AbstractContextManager[str]]
+"""Gives the URL that spans are sent to, where the one that is given sees them in the end."""
 
 
-def traced(folder: Path, specs: tuple[tuple[str, Role], ...], ratio: float, scenario: Scenario) -> None:
+def directly(_: Path, to: str) -> AbstractContextManager[str]:
+    return nullcontext(to)
+
+
+def through_a_real_collector(folder: Path, to: str) -> AbstractContextManager[str]:
+    program = find_collector()
+    if program is None:
+        pytest.skip("no collector here; `make collector` builds one")
+    return real_collector(program, folder, to=to)
+
+
+def traced(
+    folder: Path, specs: tuple[tuple[str, Role], ...], ratio: float, scenario: Scenario, way: Way = directly
+) -> None:
     async def main() -> None:
         collector = Collector()
         server = HttpServer(collector, limits=Limits())
         await server.start("127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.port}/v1/traces"
-        workers = [WorkerSpec(name, role, changes={"trace_endpoint": endpoint}) for name, role in specs]
         try:
-            async with one_loop_service(folder, workers, config={"tracing": Tracing(endpoint, ratio)}) as service:
-                await scenario(service, collector)
+            with way(folder, f"http://127.0.0.1:{server.port}/v1/traces") as endpoint:
+                workers = [WorkerSpec(name, role, changes={"trace_endpoint": endpoint}) for name, role in specs]
+                async with one_loop_service(folder, workers, config={"tracing": Tracing(endpoint, ratio)}) as service:
+                    await scenario(service, collector)
         finally:
             server.close()
 
@@ -52,7 +69,8 @@ def one(collector: Collector, name: str) -> SeenSpan:
 
 
 @pytest.mark.slow
-def test_every_step_stands_below_the_one_that_made_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [directly, through_a_real_collector])
+def test_every_step_stands_below_the_one_that_made_it(tmp_path: Path, way: Way) -> None:
     async def scenario(service: OneLoopService, collector: Collector) -> None:
         await service.post("/v1/chat/completions", CHAT, x_request_id="first", traceparent=PARENT)
         await until(lambda: len(collector.spans) == 10)
@@ -80,7 +98,7 @@ def test_every_step_stands_below_the_one_that_made_it(tmp_path: Path) -> None:
         assert {span.resource["service.name"] for span in collector.spans} == {"inferplane-router", "inferplane-worker"}
         assert all(span.fault == "" for span in collector.spans)
 
-    traced(tmp_path, (("p0", Role.PREFILL), ("d0", Role.DECODE)), 0.0, scenario)
+    traced(tmp_path, (("p0", Role.PREFILL), ("d0", Role.DECODE)), 0.0, scenario, way)
 
 
 @pytest.mark.slow
