@@ -11,13 +11,13 @@ from typing import Final
 
 import orjson
 import structlog
-from google.protobuf.json_format import MessageToDict
 
 from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED, DecisionRecord
 from inferplane_api.proto.worker_pb2 import ROLE_PREFILL, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind, written
 from inferplane_router.chronicle.comparing import already_ill, failed_answers, failed_handoffs, happened
 from inferplane_router.chronicle.pacing import Paces
+from inferplane_router.chronicle.plain import plain
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.naming import ServiceKey, service_key
 from inferplane_router.core.router import RouterCore
@@ -72,7 +72,7 @@ class Chronicle:
         if self._clock.monotonic() - self._sampled_at >= _SAMPLE_S:
             self._sampled_at = self._clock.monotonic()
             found += [self._sample(it, at) for it in statistics.services]
-        self._write(found, (orjson.dumps(MessageToDict(it)).decode() for it in records))
+        self._write(found, (orjson.dumps(plain(it)).decode() for it in records))
 
     # Inside.
 

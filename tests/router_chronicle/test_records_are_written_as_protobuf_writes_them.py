@@ -1,0 +1,59 @@
+"""The quick writer of records gives what protobuf's own gives, for whatever a record may hold."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferplane_api.proto.router_pb2 import DecisionRecord, PickRequest
+from inferplane_router.chronicle.plain import plain
+
+F = FieldDescriptor
+SINGLE: dict[int, st.SearchStrategy[Any]] = {
+    F.CPPTYPE_BOOL: st.booleans(),
+    F.CPPTYPE_INT32: st.integers(-(2**31), 2**31 - 1),
+    F.CPPTYPE_UINT32: st.integers(0, 2**32 - 1),
+    F.CPPTYPE_INT64: st.integers(-(2**63), 2**63 - 1),
+    F.CPPTYPE_UINT64: st.integers(0, 2**64 - 1),
+    F.CPPTYPE_ENUM: st.integers(0, 9),
+    F.CPPTYPE_DOUBLE: st.floats(),
+    F.CPPTYPE_STRING: st.text(max_size=5),
+}
+
+
+@st.composite
+def filled(draw: st.DrawFn, kind: type[Message]) -> Message:
+    """Fill any of a message's fields with anything that they may hold."""
+    message = kind()
+    for field in kind.DESCRIPTOR.fields:
+        if draw(st.booleans()):
+            fill(draw, message, field)
+    return message
+
+
+def fill(draw: st.DrawFn, message: Message, field: Any) -> None:
+    place = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        value = SINGLE[field.message_type.fields_by_name["value"].cpp_type]
+        place.update(draw(st.dictionaries(st.text(max_size=3), value, max_size=2)))
+    elif field.message_type is not None:
+        for _ in range(draw(st.integers(0, 2))):
+            place.add().CopyFrom(draw(filled(type(place.add()))))
+    elif field.is_repeated:
+        place.extend(draw(st.lists(SINGLE[field.cpp_type], max_size=2)))
+    else:
+        setattr(message, field.name, draw(SINGLE[field.cpp_type]))
+
+
+@given(filled(DecisionRecord))
+def test_any_record_is_written_alike(record: Message) -> None:
+    assert repr(plain(record)) == repr(MessageToDict(record))
+
+
+def test_what_no_record_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="no record has such a field"):
+        plain(PickRequest(request_id="x"))
