@@ -4,9 +4,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import pytest
+import yaml
 
 from doc_blocks import blocks, pages
 from inferplane.cli import root
@@ -63,3 +65,46 @@ def _refusal(words: list[str]) -> str:
     except click.exceptions.Exit:  # --help
         return ""
     return ""
+
+
+CHART: dict[str, Any] = yaml.safe_load((REPOSITORY / "helm" / "inferplane" / "values.yaml").read_text("utf-8"))
+
+
+def chart_values() -> Iterator[tuple[str, str]]:
+    """Yield each path of a value that a page sets, in a block or by `--set`."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for block in blocks(text):
+            found: Any = yaml.safe_load(block.text) if block.language == "yaml" else None
+            if isinstance(found, dict) and found.keys() <= CHART.keys():
+                where = f"{page.relative_to(REPOSITORY)}:{block.line}"
+                yield from ((where, path) for path in leaves(cast("dict[str, Any]", found), CHART))
+        yield from ((str(page.relative_to(REPOSITORY)), path) for path in re.findall(r"--set ([a-zA-Z.]+)=", text))
+
+
+def leaves(values: dict[str, Any], known: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Yield paths down to where the chart leaves the rest to its user."""
+    for name, value in values.items():
+        below = known.get(name)
+        if isinstance(value, dict) and isinstance(below, dict) and below:
+            yield from leaves(cast("dict[str, Any]", value), cast("dict[str, Any]", below), f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
+
+
+def is_value(path: str) -> bool:
+    at: Any = CHART
+    for name in path.split("."):
+        if isinstance(at, dict) and not at:
+            return True
+        if not isinstance(at, dict) or name not in at:
+            return False
+        at = cast("dict[str, Any]", at)[name]
+    return True
+
+
+def test_values_of_the_chart_exist() -> None:
+    shown = list(chart_values())
+
+    assert len(shown) > 20
+    assert [f"{where}: {path}" for where, path in shown if not is_value(path)] == []
