@@ -3,13 +3,12 @@
 `make collector` builds it from Go modules.  It keeps nothing, and ends with its caller.
 """
 
+import json
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from bare_engine import tied_to_parent
 from inferplane_runtime.ports import hold_port
@@ -31,9 +30,9 @@ def find_collector() -> Path | None:
 @contextmanager
 def real_collector(program: Path, folder: Path, *, to: str) -> Generator[str]:
     """Yield the URL that takes spans; `to` is the one that they are passed on to.  Raises CollectorError."""
-    config = folder / "collector.yaml"
+    config = folder / "collector.yaml"  # of which JSON is a part
     with hold_port() as held:
-        config.write_text(yaml.safe_dump(_configure(held.number, to)), "utf-8")
+        config.write_text(json.dumps(_configure(held.number, to)), "utf-8")
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*tied_to_parent("TERM"), str(program), f"--config={config}"], stderr=subprocess.PIPE, cwd=folder
         )

@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,8 +42,9 @@ def fill(draw: st.DrawFn, message: Message, field: Any) -> None:
         value = SINGLE[field.message_type.fields_by_name["value"].cpp_type]
         place.update(draw(st.dictionaries(st.text(max_size=3), value, max_size=2)))
     elif field.message_type is not None:
+        kind = GetMessageClass(field.message_type)
         for _ in range(draw(st.integers(0, 2))):
-            place.add().CopyFrom(draw(filled(type(place.add()))))
+            place.add().CopyFrom(draw(filled(kind)))
     elif field.is_repeated:
         place.extend(draw(st.lists(SINGLE[field.cpp_type], max_size=2)))
     else:
