@@ -47,14 +47,14 @@ class Request:
 
 @dataclass(slots=True)
 class AuditLog:
-    """The log from some moment on: `since_now` begins at its present end."""
+    """The log from some moment on: `since_now` begins at the present end of its last whole line."""
 
     path: Path
     offset: int = 0
 
     @classmethod
     def since_now(cls, path: Path) -> Self:
-        return cls(path, path.stat().st_size)
+        return cls(path, path.read_bytes().rfind(b"\n") + 1)
 
     def requests(self) -> Iterator[Request]:
         """Yield every finished request since the beginning, in the order in which they ended."""
