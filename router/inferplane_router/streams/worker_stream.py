@@ -30,7 +30,9 @@ OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # An agent listens before its Pod can be ready: whoever sees the Pod ready and asks shall not be told that there is
+    # no worker because the next attempt to reach it is a second away.
+    ("grpc.max_reconnect_backoff_ms", 400),
     ("grpc.use_local_subchannel_pool", 1),
 )
 _log = structlog.get_logger("inferplane.streams")
