@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import yaml
 
+from doc_blocks import blocks
 from inferplane_router.config import ExtProc
 from inferplane_runtime.http.client import UpstreamPool
 from one_loop_service import QUIET, OneLoopService, call
@@ -63,9 +64,9 @@ def program() -> Path:
 
 
 def shown_configuration() -> Document:
-    """Return the configuration on the page."""
-    _, _, rest = _PAGE.read_text("utf-8").partition("```yaml\n")
-    document: Document = yaml.safe_load(rest.partition("\n```")[0])
+    """Return Envoy's configuration on the page; the router's is there too."""
+    shown = (yaml.safe_load(block.text) for block in blocks(_PAGE.read_text("utf-8")) if block.language == "yaml")
+    document: Document = next(each for each in shown if "static_resources" in each)
     return document
 
 
