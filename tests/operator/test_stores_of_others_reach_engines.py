@@ -104,8 +104,8 @@ def test_sglang_has_its_memory_and_disk_in_the_engine_itself() -> None:
     ("wanted", "tiers", "problem"),
     [
         (service(), ({**POOL, "address": "http://master:1"},), "address of tier pool"),
-        (service(), ({**SERVER, "address": "lmcache"},), "address of tier cache"),
-        (service(), ({**SERVER, "address": "lmcache:port"},), "address of tier cache"),
+        (service(), ({**SERVER, "address": "tcp://lmcache"},), "address of tier cache"),
+        (service(), ({**SERVER, "address": "tcp://lmcache:port"},), "address of tier cache"),
         (service(), (POOL, {**POOL, "name": "other"}), "two tiers of one medium"),
         (service("sglang"), (DRAM, REDIS), "no storage of redis"),
         (service("sglang"), (POOL,), "give the KVStore a dram tier"),

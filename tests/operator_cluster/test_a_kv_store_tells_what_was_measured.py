@@ -10,7 +10,7 @@ from inferplane_runtime.metrics.exposition import page
 from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_workers.agent.store_metrics import StoreMetrics
 
-TIERS = [{"name": "memory", "medium": "dram", "capacity": "1Gi"}, {"name": "far", "medium": "redis", "address": "r"}]
+TIERS = [{"name": "memory", "medium": "dram", "capacity": "1Gi"}, {"name": "far", "medium": "redis", "address": "r:1"}]
 STORE = {
     "apiVersion": "inferplane.dev/v1alpha1",
     "kind": "KVStore",
