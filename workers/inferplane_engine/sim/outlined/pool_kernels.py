@@ -57,7 +57,7 @@ def _erase(core: Core, at: int) -> None:
     last = core.heads.shape[0] - 1
     hole, place = at, (at + 1) & last
     while core.heads[place] != 0:
-        wanted = _home(core, core.blocks[core.heads[place], KEY])
+        wanted = _home(core, int(core.blocks[core.heads[place], KEY]))
         if (place - wanted) & last >= (place - hole) & last:
             core.heads[hole] = core.heads[place]
             hole = place
