@@ -178,6 +178,22 @@ def test_a_worker_that_gave_nothing_does_not_speak_for_the_one_that_answered(wor
     assert world.ttft == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome", "ttft"),
+    [(200, wire.OUTCOME_ENGINE_LOST, (0, 1)), (503, wire.OUTCOME_REFUSED, (0, 0))],
+    ids=["the one that answered", "one that was passed over"],
+)
+def test_a_worker_speaks_for_the_answer_that_it_gave_even_without_a_token(
+    world: World, status: int, outcome: wire.Outcome, ttft: tuple[int, int]
+) -> None:
+    listener, _ = world.ask()
+    world.reported(outcome, status=status)
+    listener.message(answered(200))
+    listener.gone()
+
+    assert world.ttft == ttft
+
+
 def test_a_refusal_and_an_answer_of_the_proxys_own_have_missed(world: World) -> None:
     world.core.script.append(refused("drawn", RefusalReason.QUEUE_FULL))
     world.ask()

@@ -14,7 +14,7 @@ from inferplane_router.gateway.http import Gateway
 from inferplane_router.gateway.meters import GatewayMeters
 from inferplane_router.gateway.testing import ByteEncoder, NotedAnnouncements, ScriptedCore, queued, refused, routed
 from inferplane_runtime.clock import FakeClock
-from inferplane_runtime.http.api import Headers, Request, UpstreamFailure
+from inferplane_runtime.http.api import Headers, Request, ResponseHead, UpstreamFailure
 from inferplane_runtime.http.testing import PlayedUpstream, RecordedExchange
 from inferplane_runtime.metrics.instruments import Instruments
 from inferplane_runtime.tracing.context import read_traceparent
@@ -82,6 +82,16 @@ def test_an_engine_that_is_lost_is_the_requests_fault() -> None:
     assert request.fault == world.span("forward").fault == "engine_lost"
     assert request.attributes["http.response.status_code"] == 504
     assert [event.name for event in request.events] == ["refused"]
+
+
+def test_an_answer_that_breaks_before_its_first_piece_has_the_status_that_the_client_got() -> None:
+    world = World()
+    exchange = world.ask()
+    call = world.upstream.calls[0]
+    call.sink.on_head(ResponseHead(200, Headers()))
+    call.fail(UpstreamFailure.TIMEOUT)
+
+    assert world.span(ROOT).attributes["http.response.status_code"] == exchange.status == 504
 
 
 def test_a_refusal_says_why() -> None:

@@ -45,3 +45,20 @@ def test_each_worker_is_told_all_of_a_moment_in_one_message(given_moments: list[
             number += 1
         assert dict(told) == due
         assert len(told) == len(due)
+
+
+def test_a_worker_that_cannot_be_told_keeps_the_others_news_from_nobody() -> None:
+    heard = asyncio.Queue[str]()
+
+    def tell(worker_id: str, _: wire.Expects) -> None:
+        if worker_id == "gone":
+            raise RuntimeError("no stream")
+        heard.put_nowait(worker_id)
+
+    async def scenario() -> list[str]:
+        announcements = Announcements(tell, gather_s=0.0)
+        for number, worker_id in enumerate(["w0", "gone", "w1"]):
+            announcements.announce(f"r{number}", expectation(worker_id, number))
+        return [await heard.get(), await heard.get()]
+
+    assert asyncio.run(scenario()) == ["w0", "w1"]

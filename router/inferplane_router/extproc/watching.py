@@ -115,7 +115,7 @@ class Watched:
             self._conclude(Course(outcome, status, self._begun, None, self._begun, 0, self._watch.now()))
             return
         self._left, report, self._report = True, self._report, None
-        if report is not None and (report.ttft_s > 0 or not status):
+        if report is not None and _answered(report, status):
             self._conclude(self._course(report))
 
     def reported(self, report: RequestReport) -> None:
@@ -153,6 +153,11 @@ class Watched:
 def passed_on(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return what is to be set on the request so that the agent's spans stand below the try."""
     return [pair for pair in headers.pairs if pair[0] == TRACEPARENT]
+
+
+def _answered(report: RequestReport, status: int) -> bool:
+    """Whether it is of the worker that gave the proxy its answer, even if no token came with it."""
+    return report.ttft_s > 0 or status in {0, report.status}
 
 
 def _count(course: Course, terms: Terms) -> None:

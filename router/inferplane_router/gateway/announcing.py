@@ -5,14 +5,19 @@ what it says: three levels of objects, a place in a queue, and somebody who wake
 Idea: the first expectation of a moment sets a timer, and what comes until it fires goes into the same message, one for
 each worker.
 Trade-off: an agent hears a moment later of blocks that take an engine several of them to compute.
-Invariant: an expectation is told once, behind those of the same worker that came before it.
+Invariants: an expectation is told once, behind those of the same worker that came before it; a worker that cannot be
+told keeps the others' news from nobody.
 """
 
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.core.values import Expectation
+
+_log = structlog.get_logger("inferplane.gateway")
 
 
 class Announcements:
@@ -39,4 +44,7 @@ class Announcements:
     def _tell_all(self) -> None:
         gathered, self._gathered = self._gathered, {}
         for worker_id, expects in gathered.items():
-            self._tell(worker_id, expects)
+            try:
+                self._tell(worker_id, expects)
+            except Exception:  # noqa: BLE001 - the callback's boundary: the others' news is still to be told
+                _log.exception("a worker could not be told of coming blocks", worker=worker_id)

@@ -257,8 +257,8 @@ class Forward:
         if self._wish.body.stream:
             self._judge(outcome)
         if self._trace is not None:
-            status = self._head.status if self._head is not None else 0
-            self._trace.over(OUTCOME_LABELS[outcome], self._context.plane.now(), status=status, fault=outcome in FAULTS)
+            now, fault = self._context.plane.now(), outcome in FAULTS
+            self._trace.over(OUTCOME_LABELS[outcome], now, status=self._status, fault=fault)
 
     def _judge(self, outcome: Outcome) -> None:
         """Count whether a stream was within its objective."""
