@@ -99,7 +99,7 @@ class RouterCore:
 
     # Feed --------------------------------------------------------------------------------------------------------
 
-    def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:  # noqa: ARG002  # every call has its time
+    def apply_catalogue(self, catalogue: Catalogue, now: float) -> None:
         self._names = Names.of(catalogue)
         self._resolved.clear()
         wanted = {service_key(service): service for service in catalogue.services}
@@ -121,11 +121,14 @@ class RouterCore:
             entry = entries.get(worker_id)
             if entry is None or self._home_of(worker) != (entry.namespace, entry.service):
                 worker.leave()
+                self._services[self._home_of(worker)].first_words.heard(worker_id)
                 del self._workers[worker_id]
         for worker_id, entry in entries.items():
             known = self._workers.get(worker_id)
             if known is None:
-                self._workers[worker_id] = Worker(entry, self._services[entry.namespace, entry.service].fleet)
+                service = self._services[entry.namespace, entry.service]
+                self._workers[worker_id] = Worker(entry, service.fleet)
+                service.first_words.named(worker_id, now)
             elif known.entry != entry:
                 known.move(entry)
         for key in self._services.keys() - wanted.keys():
@@ -149,7 +152,10 @@ class RouterCore:
         if message.HasField("report"):
             self._take_report(worker, message.report, now)
         elif message.HasField("status") or message.HasField("identity"):
-            self._services[self._home_of(worker)].make_room(now)
+            service = self._services[self._home_of(worker)]
+            service.make_room(now)
+            if message.HasField("status"):
+                service.first_words.heard(worker_id)
         return resync
 
     def seat_of(self, worker_id: str) -> Seat | None:

@@ -22,6 +22,7 @@ from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.admission import Appointments, Pace, Strain, hold_s, patience_s
 from inferplane_router.core.cost import CostSettings
 from inferplane_router.core.feedback import Feedback
+from inferplane_router.core.first_words import FirstWords
 from inferplane_router.core.fleet import Fleet
 from inferplane_router.core.objective import limits_of
 from inferplane_router.core.placing import NoPlace, Placed, Policy, place
@@ -87,6 +88,7 @@ class Service:
         self.fleet = Fleet(epoch=epoch, settings=cost, tables=tables)
         self.feedback = Feedback(self.fleet)
         self.line = WaitingLine()
+        self.first_words = FirstWords()
         self._room = Room()
         self._pace = Pace()
         self._strain = Strain()
@@ -118,9 +120,12 @@ class Service:
         if isinstance(placed, Placed):
             self._appointments.free(now)
             return self._commit(ask, placed, now, wall_s, queued_s=0.0)
-        if placed is NoPlace.NOBODY:
-            return self._no_workers(ask, wall_s, self._nobody(ask))
-        return self._queue(ask, now, wall_s)
+        if placed is NoPlace.NO_ROOM:
+            return self._queue(ask, now, wall_s)
+        if self.first_words.due(now) and len(self.line) < self.settings.queue_limit:
+            who = self._waiting(ask, now)
+            return self._join(who, self.line.ahead_of(who)[0])
+        return self._no_workers(ask, wall_s, self._nobody(ask))
 
     def serve_line(self, now: float, wall_s: float) -> list[tuple[str, Routed | Refused]]:
         """Place those who wait, as far as there is room, and refuse those who are late."""
@@ -130,7 +135,7 @@ class Service:
         def offer(waiting: Waiting) -> bool:
             ask = waiting.ask
             placed = self._place(ask)
-            if placed is NoPlace.NO_ROOM:
+            if placed is NoPlace.NO_ROOM or (placed is NoPlace.NOBODY and self.first_words.due(now)):
                 return False
             if placed is NoPlace.NOBODY:
                 answers.append((ask.request_id, self._no_workers(ask, wall_s, self._nobody(ask))))
@@ -181,6 +186,7 @@ class Service:
                 self._release(request_id, now, keep_predictions=False)
 
     def expire(self, now: float) -> None:
+        self.first_words.expire(now)
         self.fleet.load.expire(now)
         self._follow_room(now)
         for space in self.fleet.spaces:
@@ -191,6 +197,7 @@ class Service:
         if self._displaced:
             return 0.0
         times = [self.line.next_deadline(), self.feedback.next_due(), self.fleet.load.next_expiry()]
+        times.append(self.first_words.next_end())
         times += [space.overlay.next_expiry() for space in self.fleet.spaces]
         return min((time for time in times if time is not None), default=None)
 
@@ -288,8 +295,11 @@ class Service:
         if len(self.line) >= self.settings.queue_limit and not self._make_room(who, now, wall_s):
             full = f"{self.settings.queue_limit} requests are waiting already"
             return self._refuse(ask, RefusalReason.QUEUE_FULL, wall_s, full, self._come_back_s(who, now))
+        return self._join(who, count)
+
+    def _join(self, who: Waiting, before: int) -> Queued:
         self.line.join(who)
-        return Queued(ask.request_id, count + 1, who.deadline)
+        return Queued(who.ask.request_id, before + 1, who.deadline)
 
     def _waiting(self, ask: Ask, now: float) -> Waiting:
         uncached = self.fleet.least_uncached(ask)
