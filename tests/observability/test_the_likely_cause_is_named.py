@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inferplane_observability.incident.breach import breaches
 from inferplane_observability.incident.causes import Cause
-from inferplane_observability.incident.happening import Happening, Kind, read, written
+from inferplane_observability.incident.happening import CAME_EARLY, Happening, Kind, read, written
 from inferplane_observability.incident.report import report
 
 S = "default/chat"
@@ -70,6 +70,20 @@ ERRORS = [
 REFUSED = [bad(2, Kind.HEALTH, "d1", "suspect, was ready: request failed")]
 LATE_TOO = [bad(4, Kind.SLOW, "d0", "far slower than predicted", times=3.5), *SLOW]
 DOUBTED_TOO = [bad(9, Kind.HEALTH, "d0", "suspect, was ready: no sign of work"), *STUCK]
+AGENT = [
+    bad(-1, Kind.PROCESS, "d0", "agent ended by signal 9"),
+    bad(-1, Kind.HEALTH, "d0", "suspect, was ready: stream lost"),
+]
+ROUTER = [bad(-1, Kind.PROCESS, "router", "router ended by signal 9")]
+UNREACHED = [
+    bad(1, Kind.HEALTH, "d1", "suspect, was ready: stream lost"),
+    bad(2, Kind.ERRORS, "d1", "failed", count=12),
+    bad(20, Kind.HEALTH, "d1", "failed, was suspect: silent for too long"),
+]
+LEFT = [bad(-5, Kind.HEALTH, "d2", "failed, was draining: stream lost")]
+STARTS = [Happening(T - 40, Kind.WORKERS, S, "d3", CAME_EARLY)]
+STARTED = [*STARTS, Happening(T - 20, Kind.HEALTH, S, "d3", "ready, was starting: said ready")]
+ROLLED = [Happening(T - 10, Kind.ROLLOUT, S, "d4", "revision r2 after r1"), *STARTS]
 FEWER = [
     Happening(T - 12, Kind.PLAN, detail="decode from 3 to 1: little to do"),
     bad(-8, Kind.WORKERS, "d2", "went"),
@@ -93,6 +107,13 @@ FEWER = [
         pytest.param(UNANSWERED, Cause.ENGINE_STUCK, "d0", id="a canary without an answer"),
         pytest.param(STORED, Cause.STORED, "", id="damaged blocks of a store"),
         pytest.param([*STORED, *SLOW], Cause.SLOW, "d2", id="what is computed again does not hide a slow worker"),
+        pytest.param(AGENT, Cause.AGENT_CRASHED, "d0", id="agent crash, with a lost stream"),
+        pytest.param(ROUTER, Cause.PROCESS_CRASHED, "router", id="a process that is nobody's worker"),
+        pytest.param(UNREACHED, Cause.UNREACHED, "d1", id="out of reach, with failed answers"),
+        pytest.param(LEFT, Cause.UNKNOWN, "", id="who drained and went is not out of reach"),
+        pytest.param(STARTS, Cause.STARTING, "d3", id="a worker that does not get ready"),
+        pytest.param(STARTED, Cause.UNKNOWN, "", id="a worker that got ready"),
+        pytest.param(ROLLED, Cause.ROLLOUT, "d4", id="a rollout, whose workers start"),
         pytest.param(FEWER, Cause.FEWER, "d2", id="scaled down"),
         pytest.param([*EVENTS, *SLOW], Cause.SLOW, "d2", id="missing events do not hide a slow worker"),
         pytest.param([], Cause.UNKNOWN, "", id="nothing"),

@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from inferplane_api.catalogue import Catalogue, CatalogueService
-from inferplane_api.proto.router_pb2 import Candidate, DecisionRecord
 from inferplane_api.proto.worker_pb2 import (
     OUTCOME_BAD_REQUEST,
     OUTCOME_CLIENT_GONE,
@@ -19,9 +18,10 @@ from inferplane_api.proto.worker_pb2 import (
     RequestReport,
     Role,
 )
-from inferplane_observability.incident.happening import Happening, Kind, read
+from inferplane_observability.incident.happening import CAME_EARLY, Happening, Kind, read
 from inferplane_router.chronicle.chronicle import Chronicle
 from inferplane_router.chronicle.comparing import already_ill, failed_answers, failed_handoffs, happened
+from inferplane_router.chronicle.ended import Ended
 from inferplane_router.chronicle.pacing import Paces
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.router import RouterCore
@@ -77,6 +77,7 @@ def seen(before: Sequence[WorkerView], after: Sequence[WorkerView]) -> list[tupl
         ([D0], [], [(Kind.WORKERS, "went", True)]),
         ([FAILED], [], [(Kind.WORKERS, "went", False)]),
         ([], [D0], [(Kind.WORKERS, "came", False)]),
+        ([], [replace(D0, health=Health.STARTING)], [(Kind.WORKERS, CAME_EARLY, False)]),
         (
             [D0],
             [D0, replace(D0, worker_id="d1", revision="r2")],
@@ -101,62 +102,56 @@ def test_who_is_ill_when_it_is_seen_first_is_told() -> None:
     ]
 
 
-def record(worker: str, *, times: float = 1.0, failed: Sequence[str] = ()) -> DecisionRecord:
+def request(worker: str, *, times: float = 1.0, failed: Sequence[str] = ()) -> Ended:
     report = RequestReport(
         outcome=OUTCOME_OK, streamed=True, ttft_s=times, tpot_s=float("nan"), failed_prefill_workers=failed
     )
-    chosen = Candidate(decode_worker=worker, chosen=True)
-    return DecisionRecord(
-        namespace="ns", service="s", predicted_ttft_s=1.0, predicted_tpot_s=0.01, candidates=[chosen], observed=[report]
-    )
+    return Ended("ns/s", worker, 1.0, 0.01, [report])
 
 
 def test_failed_hand_offs_are_counted_by_the_worker_at_that_address() -> None:
-    records = [record("d9", failed=["10.0.0.1:8100"]), record("d9", failed=["10.0.0.1:8100", "10.9.9.9:1"])]
+    requests = [request("d9", failed=["10.0.0.1:8100"]), request("d9", failed=["10.0.0.1:8100", "10.9.9.9:1"])]
 
-    found = list(failed_handoffs(records, statistics(D0), 1.0))
+    found = list(failed_handoffs(requests, statistics(D0), 1.0))
 
     assert [(it.worker, it.number("count")) for it in found] == [("d0", 2.0), ("10.9.9.9:1", 1.0)]
 
 
 def test_who_is_not_asked_for_its_damaged_blocks_is_told_apart() -> None:
-    found = record("d9", failed=["10.0.0.1:8100", "10.9.9.9:1"])
-    found.observed[0].damaged_prefill_workers.append("10.0.0.1:8100")
+    found = request("d9", failed=["10.0.0.1:8100", "10.9.9.9:1"])
+    found.reports[0].damaged_prefill_workers.append("10.0.0.1:8100")
 
     told = list(failed_handoffs([found], statistics(D0), 1.0))
 
     assert [(it.kind, it.worker) for it in told] == [(Kind.BLOCKS, "d0"), (Kind.HANDOFF, "10.9.9.9:1")]
 
 
-def ended(worker: str, side: Role, outcome: Outcome, status: int) -> DecisionRecord:
-    report = RequestReport(outcome=outcome, status=status, side=side)
-    return DecisionRecord(
-        namespace="ns", service="s", candidates=[Candidate(decode_worker=worker, chosen=True)], observed=[report]
-    )
+def answered(worker: str, side: Role, outcome: Outcome, status: int) -> Ended:
+    return Ended("ns/s", worker, 1.0, 0.01, [RequestReport(outcome=outcome, status=status, side=side)])
 
 
 def test_failed_answers_are_counted_by_the_worker_that_gave_them() -> None:
-    records = [
-        ended("d0", ROLE_DECODE, OUTCOME_ENGINE_ERROR, 500),
-        ended("d0", ROLE_DECODE, OUTCOME_ENGINE_LOST, 200),
-        ended("d1", ROLE_DECODE, OUTCOME_OK, 200),
-        ended("d1", ROLE_DECODE, OUTCOME_CLIENT_GONE, 200),
-        ended("d1", ROLE_DECODE, OUTCOME_BAD_REQUEST, 400),
-        ended("d1", ROLE_PREFILL, OUTCOME_ENGINE_ERROR, 500),
+    requests = [
+        answered("d0", ROLE_DECODE, OUTCOME_ENGINE_ERROR, 500),
+        answered("d0", ROLE_DECODE, OUTCOME_ENGINE_LOST, 200),
+        answered("d1", ROLE_DECODE, OUTCOME_OK, 200),
+        answered("d1", ROLE_DECODE, OUTCOME_CLIENT_GONE, 200),
+        answered("d1", ROLE_DECODE, OUTCOME_BAD_REQUEST, 400),
+        answered("d1", ROLE_PREFILL, OUTCOME_ENGINE_ERROR, 500),
     ]
 
-    found = list(failed_answers(records, 1.0))
+    found = list(failed_answers(requests, 1.0))
 
     assert [(it.kind, it.worker, it.number("count"), it.bad) for it in found] == [(Kind.ERRORS, "d0", 2.0, True)]
 
 
 def test_a_worker_is_slow_among_others_that_are_not_and_recovers() -> None:
     paces = Paces()
-    fair = [record("d1"), record("d2")]
-    early = list(paces.take([record("d0", times=20), record("d0", times=20), *fair], 1.0))
-    slow = list(paces.take([record("d0", times=20)], 2.0))
-    again = list(paces.take([record("d0", times=20)], 3.0))
-    fast = list(paces.take([record("d0") for _ in range(12)], 4.0))
+    fair = [request("d1"), request("d2")]
+    early = list(paces.take([request("d0", times=20), request("d0", times=20), *fair], 1.0))
+    slow = list(paces.take([request("d0", times=20)], 2.0))
+    again = list(paces.take([request("d0", times=20)], 3.0))
+    fast = list(paces.take([request("d0") for _ in range(12)], 4.0))
 
     assert (early, again) == ([], [])
     assert [(it.worker, it.bad) for it in (*slow, *fast)] == [("d0", True), ("d0", False)]
@@ -164,7 +159,7 @@ def test_a_worker_is_slow_among_others_that_are_not_and_recovers() -> None:
 
 def test_when_all_are_late_nobody_is_slow() -> None:
     paces = Paces()
-    late = [record(name, times=20) for name in ("d0", "d1", "d2")]
+    late = [request(name, times=20) for name in ("d0", "d1", "d2")]
 
     found = [it for _ in range(6) for it in paces.take(late, 1.0)]
 

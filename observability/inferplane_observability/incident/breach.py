@@ -13,7 +13,7 @@ from inferplane_observability.incident.happening import Happening, Kind
 
 STEP_S: Final = 5.0
 _BAD_SHARE: Final = 0.1
-_GAP_S: Final = 30.0
+GAP_S: Final = 30.0
 """Bad samples this close are one breach."""
 
 
@@ -60,14 +60,15 @@ def loads(happenings: Iterable[Happening], service: str) -> list[Load]:
 def breaches(happenings: Sequence[Happening]) -> list[Breach]:
     """Return every breach of every service, in order of time."""
     services = sorted({it.service for it in happenings if it.kind is Kind.LOAD})
-    found = [breach for service in services for breach in _of(service, loads(happenings, service))]
+    found = [breach for service in services for breach in stretches(service, loads(happenings, service))]
     return sorted(found, key=lambda it: it.began)
 
 
-def _of(service: str, steps: Sequence[Load]) -> Iterator[Breach]:
+def stretches(service: str, steps: Sequence[Load]) -> Iterator[Breach]:
+    """Yield the breaches of one service, oldest first."""
     bad: list[Load] = []
     for step in (it for it in steps if it.bad):
-        if bad and step.at - bad[-1].at > _GAP_S:
+        if bad and step.at - bad[-1].at > GAP_S:
             yield _breach(service, bad, steps)
             bad = []
         bad.append(step)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from inferplane_observability.incident.breach import Breach, Load, loads
-from inferplane_observability.incident.happening import Happening, Kind
+from inferplane_observability.incident.happening import CAME_EARLY, Happening, Kind
 
 BEFORE_S: Final = 120.0
 """A cause is looked for this long before its breach."""
@@ -22,9 +22,15 @@ _HANGS: Final = ("hang", "no answer in time", "no sign of work")
 """An agent's words, and a router's doubt: see `_first_said`."""
 _DAMAGED: Final = ("damaged", "wrong answer")
 _STORED: Final = ("stored block is corrupt",)
+_UNREACHED: Final = ("stream lost", "silent for too long")
+_LEAVING: Final = "was draining"
+"""Who goes as it was told to is not out of reach."""
+_STARTS_S: Final = 30.0
+"""Who came this long ago and has not been ready since still starts."""
 _MORE: Final = 1.5
 """Times as many requests as before are a flood."""
 _FEW: Final = 3
+_ANEW: Final = "ended and had to start anew"
 _NEAR_WORST: Final = 0.5
 """Who has less than this share of what the worst has is not named beside it."""
 
@@ -33,12 +39,16 @@ class Cause(StrEnum):
     ENGINE_STUCK = "engine stuck"
     DAMAGED = "wrong contents"
     ENGINE_CRASHED = "engine crashed"
+    AGENT_CRASHED = "agent crashed"
+    PROCESS_CRASHED = "process crashed"
+    UNREACHED = "worker out of reach"
     HANDOFF = "hand-offs fail"
     ERRORS = "answers fail"
     SLOW = "worker slow"
     FLOOD = "more requests than capacity"
     FEWER = "fewer workers"
     ROLLOUT = "rollout"
+    STARTING = "workers still start"
     STORED = "stored blocks damaged"
     EVENTS = "block events missing"
     UNKNOWN = "unexplained"
@@ -63,6 +73,8 @@ class Scene:
     happenings: Sequence[Happening]
     before: Sequence[Load]
     during: Sequence[Load]
+    ended: float
+    """When the breach did."""
 
     def of(self, *kinds: Kind) -> list[Happening]:
         return [it for it in self.happenings if it.kind in kinds and it.bad]
@@ -89,6 +101,7 @@ def _scene(happenings: Sequence[Happening], breach: Breach) -> Scene:
         sorted(near, key=lambda it: it.at),
         [it for it in steps if low <= it.at < breach.began],
         [it for it in steps if breach.began <= it.at < breach.ended],
+        breach.ended,
     )
 
 
@@ -103,9 +116,25 @@ def _damaged(scene: Scene) -> Finding | None:
 
 
 def _crashed(scene: Scene) -> Finding | None:
-    found = [it for it in scene.of(Kind.PROCESS, Kind.ENGINE) if not _says(it, (*_HANGS, *_DAMAGED))]
+    found = [it for it in scene.of(Kind.ENGINE) if not _says(it, (*_HANGS, *_DAMAGED))]
+    found += [it for it in scene.of(Kind.PROCESS) if it.detail.startswith("engine ")]
     found += [it for it in scene.of(Kind.HEALTH) if _says(it, ("is gone", "started anew"))]
-    return _finding(Cause.ENGINE_CRASHED, found, "ended and had to start anew")
+    return _finding(Cause.ENGINE_CRASHED, found, _ANEW)
+
+
+def _agent(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.PROCESS) if it.detail.startswith("agent ")]
+    return _finding(Cause.AGENT_CRASHED, found, f"lost its agent, which {_ANEW}")
+
+
+def _process(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.PROCESS) if not it.detail.startswith(("engine ", "agent "))]
+    return _finding(Cause.PROCESS_CRASHED, found, _ANEW)
+
+
+def _unreached(scene: Scene) -> Finding | None:
+    found = [it for it in scene.of(Kind.HEALTH) if _says(it, _UNREACHED) and _LEAVING not in it.detail]
+    return _finding(Cause.UNREACHED, found, "was not heard of any more: its Pod, its node or the network")
 
 
 def _handoffs(scene: Scene) -> Finding | None:
@@ -158,6 +187,17 @@ def _rollout(scene: Scene) -> Finding | None:
     return _finding(Cause.ROLLOUT, found, "workers were being replaced")
 
 
+def _starting(scene: Scene) -> Finding | None:
+    """Take who came long before the breach ended and is not ready: capacity that is there only on paper."""
+    came = [it for it in scene.happenings if it.detail == CAME_EARLY and it.at < scene.ended - _STARTS_S]
+    return _finding(Cause.STARTING, [it for it in came if not _ready_after(scene, it)], "came and is not ready yet")
+
+
+def _ready_after(scene: Scene, came: Happening) -> bool:
+    later = (it for it in scene.happenings if it.worker == came.worker and it.at >= came.at)
+    return any(it.kind is Kind.HEALTH and it.detail.startswith("ready") for it in later)
+
+
 def _stored(scene: Scene) -> Finding | None:
     """No answer is wrong because of such a block; it is computed again, and that takes time."""
     found = [it for it in scene.of(Kind.BLOCKS) if _says(it, _STORED)]
@@ -173,12 +213,16 @@ RULES: Final[tuple[Rule, ...]] = (
     _stuck,
     _damaged,
     _crashed,
+    _agent,
+    _process,
+    _unreached,
     _handoffs,
     _erred,
     _slow,
     _flood,
     _rollout,
     _fewer,
+    _starting,
     _stored,
     _events,
 )

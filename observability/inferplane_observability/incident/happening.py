@@ -7,7 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, Final, cast
+
+CAME_EARLY: Final = "came, and is not ready yet"
+"""What is said of a worker that came; of one that was ready, just that it came."""
 
 
 class Kind(StrEnum):

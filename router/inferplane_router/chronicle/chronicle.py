@@ -16,10 +16,12 @@ from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED, DecisionRecord
 from inferplane_api.proto.worker_pb2 import ROLE_PREFILL, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind, written
 from inferplane_router.chronicle.comparing import already_ill, failed_answers, failed_handoffs, happened
+from inferplane_router.chronicle.ended import ended
 from inferplane_router.chronicle.pacing import Paces
-from inferplane_router.chronicle.plain import plain
+from inferplane_router.chronicle.plain import plain_fields
 from inferplane_router.chronicle.rolled_file import RolledFile
 from inferplane_router.core.naming import ServiceKey, service_key
+from inferplane_router.core.records import Decision
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.values import ServiceView, Statistics
 from inferplane_router.gateway.meters import GatewayMeters
@@ -61,25 +63,29 @@ class Chronicle:
     def look(self) -> None:
         """Write down what is new."""
         at, statistics = self._clock.wall(), self._core.statistics()
-        records = self._records(at)
+        decisions = self._decided(at)
+        requests = [ended(it) for it in decisions]
         found = [
-            *failed_handoffs(records, statistics, at),
-            *failed_answers(records, at),
-            *self._paces.take(records, at),
+            *failed_handoffs(requests, statistics, at),
+            *failed_answers(requests, at),
+            *self._paces.take(requests, at),
         ]
         found += happened(self._seen, statistics, at) if self._seen is not None else already_ill(statistics, at)
         self._seen = statistics
         if self._clock.monotonic() - self._sampled_at >= _SAMPLE_S:
             self._sampled_at = self._clock.monotonic()
             found += [self._sample(it, at) for it in statistics.services]
-        self._write(found, (orjson.dumps(plain(it)).decode() for it in records))
+        self._write(found, map(self._line, decisions))
 
     # Inside.
 
-    def _write(self, found: Iterable[Happening], records: Iterable[str]) -> None:
+    def _line(self, decision: Decision) -> str:
+        return orjson.dumps(plain_fields(DecisionRecord, self._core.account(decision))).decode()
+
+    def _write(self, found: Iterable[Happening], decisions: Iterable[str]) -> None:
         try:
             self._events.append(written(it) for it in found)
-            self._decisions.append(records)
+            self._decisions.append(decisions)
         except OSError as error:
             if self._well:
                 _log.warning("what happens cannot be written down", error=str(error))
@@ -103,11 +109,11 @@ class Chronicle:
         numbers |= {"queued": float(service.queued), "in_flight": float(service.in_flight)}
         return Happening(at, Kind.LOAD, f"{service.namespace}/{service.name}", numbers=numbers)
 
-    def _records(self, at: float) -> list[DecisionRecord]:
+    def _decided(self, at: float) -> list[Decision]:
         ids = [self._ended.popleft() for _ in range(min(_AT_ONCE, len(self._ended)))]
         ids += self._refusals(at)
-        found = (self._core.explain(each) for each in dict.fromkeys(ids))
-        return [record for record in found if record is not None]
+        found = (self._core.decision(each) for each in dict.fromkeys(ids))
+        return [decision for decision in found if decision is not None]
 
     def _refusals(self, at: float) -> list[str]:
         """Name the requests that got no place since the last look: no agent reports those."""

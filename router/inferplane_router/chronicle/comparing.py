@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_api.proto.worker_pb2 import OUTCOME_ENGINE_ERROR, OUTCOME_ENGINE_LOST, ROLE_DECODE, RequestReport
-from inferplane_observability.incident.happening import Happening, Kind
+from inferplane_observability.incident.happening import CAME_EARLY, Happening, Kind
+from inferplane_router.chronicle.ended import Ended
 from inferplane_router.core.values import Health, KvMode, Mismatch, Statistics, WorkerView
 
 _SERVER_ERROR: Final = 500
 _ILL: Final = frozenset({Health.SUSPECT, Health.FAILED})
+_BEFORE_READY: Final = frozenset({Health.UNKNOWN, Health.STARTING})
 _NOTHING: Final = (Kind.HANDOFF, "gave nothing to decode with")
 _DAMAGED: Final = (Kind.BLOCKS, "is not asked: its blocks arrive damaged")
 
@@ -50,7 +51,7 @@ def _why(worker: WorkerView) -> str:
 
 
 def _came(before: Statistics, worker: WorkerView, at: float) -> Iterator[Happening]:
-    yield _of(worker, at, Kind.WORKERS, "came")
+    yield _of(worker, at, Kind.WORKERS, CAME_EARLY if worker.health in _BEFORE_READY else "came")
     yield from _ill_at_first(worker, at)
     others = [it for it in before.workers if (it.service, it.pool) == (worker.service, worker.pool)]
     if others and all(it.revision != worker.revision for it in others):
@@ -71,13 +72,10 @@ def _trust(worker: WorkerView, at: float) -> Happening:
     return _of(worker, at, Kind.TRUST, f"cache known {worker.kv_mode.value}{cause}", bad=doubted)
 
 
-def failed_answers(records: Iterable[DecisionRecord], at: float) -> Iterator[Happening]:
+def failed_answers(requests: Iterable[Ended], at: float) -> Iterator[Happening]:
     """Yield, for each worker, how many of these requests it answered with an error or lost."""
     counted = Counter(
-        (f"{record.namespace}/{record.service}", worker)
-        for record in records
-        for worker in (next((it.decode_worker for it in record.candidates if it.chosen), ""),)
-        if worker and any(_failed(report) for report in record.observed)
+        (it.service, it.worker) for it in requests if it.worker and any(_failed(report) for report in it.reports)
     )
     for (service, worker), count in counted.items():
         yield Happening(at, Kind.ERRORS, service, worker, "failed", bad=True, numbers={"count": float(count)})
@@ -89,12 +87,12 @@ def _failed(report: RequestReport) -> bool:
     return report.side == ROLE_DECODE and (lost or report.status >= _SERVER_ERROR)
 
 
-def failed_handoffs(records: Iterable[DecisionRecord], now: Statistics, at: float) -> Iterator[Happening]:
+def failed_handoffs(requests: Iterable[Ended], now: Statistics, at: float) -> Iterator[Happening]:
     """Yield, for each prefill worker, how many of these requests it gave nothing to decode with, and of what kind."""
     counted = Counter(
-        (f"{record.namespace}/{record.service}", address, address in report.damaged_prefill_workers)
-        for record in records
-        for report in record.observed
+        (it.service, address, address in report.damaged_prefill_workers)
+        for it in requests
+        for report in it.reports
         for address in report.failed_prefill_workers
     )
     names = {it.address: it.worker_id for it in now.workers}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from inferplane_api.proto.router_pb2 import DecisionRecord
 from inferplane_api.proto.worker_pb2 import OUTCOME_OK, RequestReport
 from inferplane_observability.incident.happening import Happening, Kind
+from inferplane_router.chronicle.ended import Ended
 
 _ENOUGH: Final = 3
 _GAIN: Final = 0.3
@@ -39,22 +39,21 @@ class Paces:
     def __init__(self) -> None:
         self._paces: dict[str, _Pace] = {}
 
-    def take(self, records: Iterable[DecisionRecord], at: float) -> Iterator[Happening]:
+    def take(self, requests: Iterable[Ended], at: float) -> Iterator[Happening]:
         """Follow what was observed of these requests; yield who is slow from now on, and who no more."""
         seen: dict[str, None] = {}
-        for record in records:
-            worker = next((it.decode_worker for it in record.candidates if it.chosen), "")
-            for report in record.observed:
-                if worker and report.streamed and report.outcome == OUTCOME_OK:
-                    self._follow(worker, record, report)
-                    seen[worker] = None
+        for it in requests:
+            for report in it.reports:
+                if it.worker and report.streamed and report.outcome == OUTCOME_OK:
+                    self._follow(it, report)
+                    seen[it.worker] = None
         for worker in seen:
             yield from self._judge(worker, at)
 
-    def _follow(self, worker: str, record: DecisionRecord, report: RequestReport) -> None:
-        pace = self._paces.setdefault(worker, _Pace(f"{record.namespace}/{record.service}"))
-        ttft = (report.ttft_s + _TTFT_SLACK_S) / (record.predicted_ttft_s + _TTFT_SLACK_S)
-        tpot = (report.tpot_s + _TPOT_SLACK_S) / (record.predicted_tpot_s + _TPOT_SLACK_S)
+    def _follow(self, request: Ended, report: RequestReport) -> None:
+        pace = self._paces.setdefault(request.worker, _Pace(request.service))
+        ttft = (report.ttft_s + _TTFT_SLACK_S) / (request.ttft_s + _TTFT_SLACK_S)
+        tpot = (report.tpot_s + _TPOT_SLACK_S) / (request.tpot_s + _TPOT_SLACK_S)
         told = [it for it in (ttft, tpot) if it == it]  # noqa: PLR0124 - not a number: not observed
         pace.answers += 1
         pace.times += max(_GAIN, 1 / pace.answers) * (max(told, default=1.0) - pace.times)

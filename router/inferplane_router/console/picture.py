@@ -134,7 +134,7 @@ def _prefix(it: HeldPrefix) -> Document:
 
 
 def _decision(it: Decision) -> Document:
-    prefill, decode = _places(it)
+    prefill, decode = it.places
     known = it.appraisal
     return {
         "id": it.ask.request_id,
@@ -149,13 +149,3 @@ def _decision(it: Decision) -> Document:
         "predictedTtft": it.choice.ttft_s,
         "queued": it.queued_s,
     }
-
-
-def _places(it: Decision) -> tuple[str, str]:
-    """Return the workers that a request was sent to; empty where there is none."""
-    if it.appraisal is None or it.choice.decode < 0:
-        return "", ""
-    slots = (it.choice.prefill, it.choice.decode)
-    refs = [None if slot is None else it.appraisal.refs[slot] for slot in slots]
-    prefill, decode = (ref.worker_id if ref else "" for ref in refs)
-    return prefill, decode

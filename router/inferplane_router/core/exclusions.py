@@ -5,9 +5,8 @@ and no cost; whoever was asked and could not be chosen (full, another revision) 
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from inferplane_api.proto.router_pb2 import Candidate
 from inferplane_router.core import score_kernels as kernels
 from inferplane_router.core.crowd import Crowd, Standing
 from inferplane_router.core.score_kernels import Floats, Slots, Terms
@@ -21,17 +20,17 @@ _UNUSABLE: Final = {
 }
 
 
-def not_asked(ask: Ask, crowd: Crowd, asked: frozenset[int]) -> Iterator[Candidate]:
-    """Yield every target that was left out, with the reason."""
+def not_asked(ask: Ask, crowd: Crowd, asked: frozenset[int]) -> Iterator[dict[str, Any]]:
+    """Yield every target that was left out, with the reason, by the names of a `Candidate`'s fields."""
     for slot, standing in sorted(crowd.standings.items()):
         ref = crowd.refs[slot]
         if slot in asked or ref is None:
             continue
         reason = _left_out(ask, ref, standing)
         if standing.decodes:
-            yield Candidate(decode_worker=ref.worker_id, decode_rank=ref.rank, excluded_because=reason)
+            yield {"decode_worker": ref.worker_id, "decode_rank": ref.rank, "excluded_because": reason}
         else:
-            yield Candidate(prefill_worker=ref.worker_id, prefill_rank=ref.rank, excluded_because=reason)
+            yield {"prefill_worker": ref.worker_id, "prefill_rank": ref.rank, "excluded_because": reason}
 
 
 def _left_out(ask: Ask, ref: TargetRef, standing: Standing) -> str:

@@ -1,21 +1,17 @@
 """Why a request went where it went: a bounded ring of decisions, with what was observed afterwards.
 
 Problem: every decision must be explainable, but most are never asked about.  Idea: keep the arrays that the decision
-was made from, and write the readable record only when somebody asks.  Trade-off: a few kilobytes a decision; the
-oldest go first.  Invariant: the terms of a candidate add up to its cost.
+was made from, and write them out only when somebody asks: as fields, of which a message is made, or a line of a file,
+which is cheaper.  Trade-off: a few kilobytes a decision; the oldest go first.
+Invariant: the terms of a candidate add up to its cost.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from inferplane_api.proto.router_pb2 import (
-    PICK_OUTCOME_ROUTED,
-    Candidate,
-    DecisionRecord,
-    PickOutcome,
-)
+from inferplane_api.proto.router_pb2 import PICK_OUTCOME_ROUTED, DecisionRecord, PickOutcome
 from inferplane_api.proto.worker_pb2 import RequestReport
 from inferplane_router.core import exclusions
 from inferplane_router.core import score_kernels as kernels
@@ -27,6 +23,8 @@ _CANDIDATES: Final = 64
 _REPORTS: Final = 8
 _MS: Final = 1000.0
 NOWHERE: Final = Choice(-1, (), 0.0, 0.0)
+Fields = dict[str, Any]
+"""A `DecisionRecord`, or a `Candidate`, by the names of its fields; as plain values, but for the reports."""
 
 
 @dataclass(slots=True)
@@ -46,6 +44,15 @@ class Decision:
     crowd: Crowd | None = None
     """Who there was; None where the decision came before a look at them."""
     reports: list[RequestReport] = field(default_factory=list[RequestReport])
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """The workers that prefill and decode; empty where there is none."""
+        if self.appraisal is None or self.choice.decode < 0:
+            return "", ""
+        prefill, refs = self.choice.prefill, self.appraisal.refs
+        source, target = None if prefill is None else refs[prefill], refs[self.choice.decode]
+        return source.worker_id if source else "", target.worker_id if target else ""
 
 
 class Records:
@@ -79,50 +86,64 @@ class Records:
         return decision
 
 
-def readable(decision: Decision) -> DecisionRecord:
-    """Write a decision out."""
+def readable(decision: Decision, *, mismatch: str = "") -> DecisionRecord:
+    """Write a decision out as a message."""
+    return DecisionRecord(**account(decision, mismatch=mismatch))
+
+
+def account(decision: Decision, *, mismatch: str = "") -> Fields:
+    """Write a decision out; `mismatch` says why the events of the worker that computed are not believed."""
     ask = decision.ask
-    record = DecisionRecord(
-        request_id=ask.request_id,
-        decided_at=decision.decided_at,
-        service=ask.model.service.name,
-        namespace=ask.model.service.namespace,
-        model=ask.model.asked_name,
-        policy=decision.policy,
-        outcome=decision.outcome,
-        reason=decision.reason,
-        prompt_tokens=0 if ask.tokens is None else ask.tokens.shape[0],
-        block_size=decision.block_size,
-        predicted_ttft_s=decision.choice.ttft_s,
-        predicted_tpot_s=decision.choice.tpot_s,
-        queued_s=decision.queued_s,
-        mode="exact" if decision.exact else "approximate",
-        observed=decision.reports,
-    )
-    appraisal = decision.appraisal
+    return {
+        "request_id": ask.request_id,
+        "decided_at": decision.decided_at,
+        "service": ask.model.service.name,
+        "namespace": ask.model.service.namespace,
+        "model": ask.model.asked_name,
+        "policy": decision.policy,
+        "outcome": decision.outcome,
+        "reason": decision.reason,
+        "prompt_tokens": 0 if ask.tokens is None else ask.tokens.shape[0],
+        "block_size": decision.block_size,
+        "predicted_ttft_s": decision.choice.ttft_s,
+        "predicted_tpot_s": decision.choice.tpot_s,
+        "queued_s": decision.queued_s,
+        "mode": "exact" if decision.exact else "approximate",
+        "mismatch": mismatch,
+        "observed": decision.reports,
+        **_considered(decision),
+    }
+
+
+def _considered(decision: Decision) -> Fields:
+    """Write out who was asked, and who was not."""
+    appraisal, choice = decision.appraisal, decision.choice
+    found: Fields = {"candidates": []}
     if appraisal is not None and decision.outcome == PICK_OUTCOME_ROUTED:
-        record.predicted_prefill_cached_tokens = appraisal.hit_tokens(decision.choice.computing)
-        record.predicted_decode_cached_tokens = appraisal.hit_tokens(decision.choice.decode)
-        record.candidates.extend(_candidates(decision, appraisal))
+        found = {
+            "predicted_prefill_cached_tokens": appraisal.hit_tokens(choice.computing),
+            "predicted_decode_cached_tokens": appraisal.hit_tokens(choice.decode),
+            "candidates": _candidates(decision, appraisal),
+        }
     if decision.crowd is not None:
         among = frozenset[int]() if appraisal is None else exclusions.asked(appraisal.prefills, appraisal.decodes)
-        room = _CANDIDATES - len(record.candidates)
-        record.candidates.extend(islice(exclusions.not_asked(ask, decision.crowd, among), room))
-    return record
+        room = _CANDIDATES - len(found["candidates"])
+        found["candidates"] += islice(exclusions.not_asked(decision.ask, decision.crowd, among), room)
+    return found
 
 
-def _candidates(decision: Decision, appraisal: Appraisal) -> list[Candidate]:
+def _candidates(decision: Decision, appraisal: Appraisal) -> list[Fields]:
     """Write the chosen combination and every other that differs from it in one side; cheapest first."""
     chosen = decision.choice.prefill
     pairs = [(decode, chosen) for decode in appraisal.decodes.tolist()]
     if chosen is not None:
         pairs += [(decision.choice.decode, prefill) for prefill in appraisal.prefills.tolist() if prefill != chosen]
     found = [_candidate(decision, appraisal, decode, prefill) for decode, prefill in pairs]
-    found.sort(key=lambda each: (not each.chosen, bool(each.excluded_because), each.cost_ms))
+    found.sort(key=lambda each: (not each["chosen"], bool(each["excluded_because"]), each["cost_ms"]))
     return found[:_CANDIDATES]
 
 
-def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None) -> Candidate:
+def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: int | None) -> Fields:
     terms_s = _terms(appraisal, decode, prefill)
     source, target = None if prefill is None else appraisal.refs[prefill], appraisal.refs[decode]
     chosen = (decode, prefill) == (decision.choice.decode, decision.choice.prefill)
@@ -131,18 +152,18 @@ def _candidate(decision: Decision, appraisal: Appraisal, decode: int, prefill: i
         excluded_because = exclusions.not_choosable(
             decision.crowd, appraisal.terms, appraisal.question, decode, prefill
         )
-    return Candidate(
-        decode_worker=target.worker_id if target else "",
-        decode_rank=target.rank if target else 0,
-        prefill_worker=source.worker_id if source else "",
-        prefill_rank=source.rank if source else 0,
-        chosen=chosen,
-        excluded_because=excluded_because,
-        prefill_hit_tokens=appraisal.hit_tokens(decode if prefill is None else prefill),
-        decode_hit_tokens=appraisal.hit_tokens(decode),
-        terms_ms={name: seconds * _MS for name, seconds in terms_s.items()},
-        cost_ms=sum(terms_s.values()) * _MS,
-    )
+    return {
+        "decode_worker": target.worker_id if target else "",
+        "decode_rank": target.rank if target else 0,
+        "prefill_worker": source.worker_id if source else "",
+        "prefill_rank": source.rank if source else 0,
+        "chosen": chosen,
+        "excluded_because": excluded_because,
+        "prefill_hit_tokens": appraisal.hit_tokens(decode if prefill is None else prefill),
+        "decode_hit_tokens": appraisal.hit_tokens(decode),
+        "terms_ms": {name: seconds * _MS for name, seconds in terms_s.items()},
+        "cost_ms": sum(terms_s.values()) * _MS,
+    }
 
 
 def _terms(appraisal: Appraisal, decode: int, prefill: int | None) -> dict[str, float]:

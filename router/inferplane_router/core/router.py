@@ -19,7 +19,7 @@ from inferplane_router.core.naming import Names, ServiceKey, service_key
 from inferplane_router.core.placing import Policy
 from inferplane_router.core.plugins import POLICIES
 from inferplane_router.core.prefix_heat import HeldPrefix, held_prefixes
-from inferplane_router.core.records import Decision, Records, readable
+from inferplane_router.core.records import Decision, Fields, Records, account, readable
 from inferplane_router.core.roster import Worker, gather_facts
 from inferplane_router.core.service import Service
 from inferplane_router.core.tables import OwnTables, Tables
@@ -284,12 +284,14 @@ class RouterCore:
 
     def explain(self, request_id: str) -> DecisionRecord | None:
         decision = self._records.get(request_id)
-        if decision is None:
-            return None
-        record = readable(decision)
-        if not decision.exact:
-            record.mismatch = self._doubt(record)
-        return record
+        return None if decision is None else readable(decision, mismatch=self._doubt(decision))
+
+    def decision(self, request_id: str) -> Decision | None:
+        return self._records.get(request_id)
+
+    def account(self, decision: Decision) -> Fields:
+        """Return what `explain` would, as fields."""
+        return account(decision, mismatch=self._doubt(decision))
 
     def recent(self, count: int) -> list[Decision]:
         """Return the last decisions, the newest first."""
@@ -313,10 +315,12 @@ class RouterCore:
 
     # Inside ------------------------------------------------------------------------------------------------------
 
-    def _doubt(self, record: DecisionRecord) -> str:
+    def _doubt(self, decision: Decision) -> str:
         """Return why the events of the worker that computed are not believed at present; "" where they are."""
-        chosen = next((each for each in record.candidates if each.chosen), None)
-        worker = None if chosen is None else self._workers.get(chosen.prefill_worker or chosen.decode_worker)
+        if decision.exact:
+            return ""
+        prefill, decode = decision.places
+        worker = self._workers.get(prefill or decode)
         return "" if worker is None or worker.trust.cause is Mismatch.NONE else worker.trust.cause.value
 
     def _answered(self, answer: Answer) -> Answer:
