@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferplane.table import Table
+from inferplane.verdict import verdict
 
 Document = Mapping[str, Any]
 _STEPS = "▁▂▃▄▅▆▇█"
@@ -41,6 +42,7 @@ def _lines(it: Document, state: Document) -> Iterator[str]:
         f"{it['namespace']}/{it['name']}   {', '.join(it['servedNames'])}   "
         f"{it['inFlight']} running, {it['queued']} waiting   workers {_sides(it['workers'])}"
     )
+    yield verdict(it)
     yield (
         f"p{limits['percentile']:g} over {state['windowSeconds'] / 60:g} min   "
         f"TTFT {_ms(it['ttft'])} of {_ms(limits['ttft'])}, {_percent(it['ttftMet'])} in time   "

@@ -14,6 +14,7 @@ from click.testing import Result
 
 from inferplane.commands.top import drawn
 from inferplane.top_view import trend
+from inferplane.verdict import verdict
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.proto.router_pb2 import PlanNotice
 from inferplane_router.console.console import Console, Surroundings
@@ -56,6 +57,41 @@ def test_one_look_has_the_objective_the_sides_and_every_worker() -> None:
         ["p0", "prefill", "ready"],
         ["d0", "decode", "ready"],
     ]
+
+
+def told(half: str, *, lasts: bool) -> dict[str, Any]:
+    return {half: {"began": 1e9, "ended": 1e9 + 60, "met": 0.625, "lasts": lasts}}
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [
+        pytest.param({}, "The objective holds.", id="a router of before"),
+        pytest.param({"ttft": None, "tpot": None}, "The objective holds.", id="never"),
+        pytest.param(
+            told("ttft", lasts=True),
+            "The objective is missed. TTFT since 01:46:40 UTC: 62.5% in time.",
+            id="now",
+        ),
+        pytest.param(
+            told("tpot", lasts=False),
+            "The objective holds. TPOT was missed from 01:46:40 to 01:47:40 UTC: 62.5% in time.",
+            id="then",
+        ),
+    ],
+)
+def test_the_verdict_comes_first(missed: dict[str, Any], expected: str) -> None:
+    (service,) = state()["services"]
+
+    assert verdict({**service, "missed": missed}) == expected
+
+
+def test_a_verdict_names_who_does_not_serve() -> None:
+    (service,) = state()["services"]
+    workers = [{**it, "health": "failed"} for it in service["workers"]]
+
+    assert verdict({**service, "workers": workers}).startswith("No decode worker takes requests.")
+    assert verdict({**service, "workers": [*service["workers"], workers[0]]}).endswith("holds. p0 is failed.")
 
 
 def test_nothing_is_said_where_nothing_was_counted() -> None:

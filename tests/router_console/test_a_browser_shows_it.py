@@ -66,6 +66,7 @@ async def look(page: Page) -> Seen:
     for table in ("workers", "plans", "prefixes", "decisions"):
         seen.rows[table] = await page.get(f"document.querySelectorAll('#{table} tbody tr').length")
     seen.facts["tiles"] = await page.get("document.getElementById('tiles').innerText")
+    seen.facts["verdict"] = await page.get("document.getElementById('verdict').innerText")
     seen.facts["lines"] = await page.get("document.querySelectorAll('.charts svg path[d^=M]').length")
     seen.facts["marks"] = await page.get("[...document.querySelectorAll('#pools .mark')].map((it) => it.textContent)")
     await colours(page, seen)
@@ -131,6 +132,8 @@ def test_every_part_renders(seen: Seen) -> None:
     assert seen.rows == {"workers": 3, "plans": 2, "prefixes": 1, "decisions": 3}
     assert seen.facts["lines"] == 6
     assert "86.6 % within 2 s" in seen.facts["tiles"]
+    assert seen.facts["verdict"].startswith("The objective is missed. TTFT since ")
+    assert seen.facts["verdict"].endswith("70.0 % came within 2 s. Now the planner: more came.")
     assert ["more came" in each for each in seen.facts["marks"]] == [True, True]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from inferplane_router.console.history import percentile, share, tick
+from inferplane_router.console.misses import last_missed
 from inferplane_router.console.picture import Document
 from inferplane_runtime.metrics import buckets
 
@@ -111,6 +112,7 @@ def _shown_service(it: Document) -> Document:
         "tpot": percentile(tuple(window["tpot"]), buckets.TPOT_S, percent),
         **_shares(window),
         "judged": window["ttft_met"] + window["ttft_missed"],
+        "missed": last_missed(it["history"]),
         "workers": [_shown_worker(worker) for worker in it["workers"]],
         "history": [_shown_moment(moment) for moment in it["history"]],
         "prefixes": it["prefixes"][:PREFIXES],

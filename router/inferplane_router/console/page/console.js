@@ -6,6 +6,43 @@ import { show } from "./request.js";
 const EVERY_MS = 2000;
 const chosen = { service: location.hash.slice(1), state: null };
 
+// ---------------------------------------------------------------- what a person asks first
+
+const HALVES = ["ttft", "tpot"];
+const SERVES = new Set(["ready", "suspect"]);
+
+// Why it may be: who is ill, who waits, and what the planner makes of it.
+function circumstances(service) {
+  const ill = service.workers.filter((it) => it.health !== "ready").map((it) => `${short(it.id)} is ${it.health}`);
+  const waiting = service.queued ? [`${count(service.queued)} wait for room`] : [];
+  const plan = service.plan ? [`the planner: ${service.plan.reason}`] : [];
+  return [...ill.slice(0, 4), ...waiting, ...plan].join("; ");
+}
+
+// One sentence on how it stands, and one for each half that is missed, or was in the last hour.
+function drawVerdict(service) {
+  const missed = HALVES.filter((it) => service.missed[it]);
+  const lasts = missed.filter((it) => service.missed[it].lasts);
+  const [head, tone] = standing(service, missed, lasts);
+  const told = missed.map((it) => sentence(it, service));
+  const why = lasts.length ? circumstances(service) : "";
+  at("verdict").className = tone;
+  at("verdict").replaceChildren(make("strong", {}, head), make("span", {}, ["", ...told, ...(why ? [`Now ${why}.`] : [])].join(" ")));
+}
+
+function standing(service, missed, lasts) {
+  if (!service.workers.some((it) => it.role === "decode" && SERVES.has(it.health))) return ["No decode worker takes requests.", "bad"];
+  if (lasts.length) return ["The objective is missed.", "bad"];
+  if (service.ttftMet == null) return ["No stream in five minutes.", "soft"];
+  return ["The objective holds.", missed.length ? "warn" : "good"];
+}
+
+function sentence(what, service) {
+  const { began, ended, met, lasts } = service.missed[what];
+  const when = lasts ? `since ${clock(began)}` : `was missed from ${clock(began)} to ${clock(ended)}`;
+  return `${what.toUpperCase()} ${when}: ${percent(met)} came within ${seconds(service.limits[what])}.`;
+}
+
 // ---------------------------------------------------------------- the service's objective
 
 function tile(what, value, more, tone = "") {
@@ -164,7 +201,7 @@ function render() {
   notice(warning(chosen.state) || (service ? "" : "No service yet."));
   if (!service) return;
   document.title = `${service.name} – Inferplane`;
-  for (const part of [drawTiles, drawCharts, drawPlans, drawWorkers, drawPrefixes, drawDecisions]) part(service);
+  for (const part of [drawVerdict, drawTiles, drawCharts, drawPlans, drawWorkers, drawPrefixes, drawDecisions]) part(service);
 }
 
 async function refresh() {
