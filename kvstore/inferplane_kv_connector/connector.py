@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferplane_kv_connector.client import StoreClient
-from inferplane_kv_connector.keys import ANY_SPACE, KeySpace, owner_of, root, shard, space_of
+from inferplane_kv_connector.keys import ANY_SPACE, KeySpace, key_mark, owner_of, root, shard, space_of
 from inferplane_kv_connector.lookups import Lookup, Lookups
 from inferplane_kv_connector.marks import UNMARKED, Marker
 from inferplane_kv_connector.moving import Load, Mover
@@ -301,4 +301,5 @@ def _space(config: Any, cache: Any, settings: Settings) -> KeySpace:
         cache_dtype=str(config.cache_config.cache_dtype),
         layout=repr(group.kv_cache_spec),
         block_size=int(group.kv_cache_spec.block_size),
+        sealed_by=key_mark(settings.secret),
     )

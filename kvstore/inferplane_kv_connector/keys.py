@@ -2,8 +2,9 @@
 
 Problem: a block reused under a wrong name is a wrong answer that looks right, or one tenant's prompt given to another.
 Idea: a chain of 256-bit BLAKE2b digests.  It begins with what all blocks of an engine share (model, revision, dtype,
-layout), then adapter and salt, then each block's tokens on top of the digest before it; so a name stands for the whole
-prefix.  The engine's own block hashes are not used: they may be 64 bits wide and know nothing of the model.
+layout, the key of their checksums), then adapter and salt, then each block's tokens on top of the digest before it; so
+a name stands for the whole prefix.  The engine's own block hashes are not used: they may be 64 bits wide and know
+nothing of the model.
 Trade-off: an upgrade of the engine changes `engine` and with it every name, and starts cold rather than trust that two
 versions write the same bytes.
 Invariant: two blocks have one name only if every field is equal; fields carry their length, so none runs into the next.
@@ -41,6 +42,13 @@ class KeySpace:
     """Layers, heads, sizes of one block as they are written down."""
     block_size: int
     """Tokens."""
+    sealed_by: str = ""
+    """Mark of the key of the checksums: what was sealed with another is not found, rather than found to be bad."""
+
+
+def key_mark(secret: bytes) -> str:
+    """Return what tells keys of checksums apart, and says nothing of them."""
+    return _digest((b"sealed by", secret)).hex()
 
 
 def root(space: KeySpace, *, adapter: str = "", salt: str = "") -> bytes:

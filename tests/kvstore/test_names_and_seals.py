@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from inferplane_engine.identity import engine_salt
 from inferplane_kv_connector.envelope import HEADER_BYTES, Header, Label, check, pack, seal, unpack
-from inferplane_kv_connector.keys import NOBODY, KeySpace, extend, owner_of, root, shard
+from inferplane_kv_connector.keys import NOBODY, KeySpace, extend, key_mark, owner_of, root, shard
 from inferplane_kvstore.config import tenant_owner
 
 SPACE = KeySpace("vllm 0.32", "m", "r", "float32", "auto", "layers=2", 4)
@@ -20,6 +20,13 @@ def test_every_field_of_the_space_changes_every_name() -> None:
     roots = {root(SPACE), *(root(space) for space in changed), root(SPACE, adapter="a"), root(SPACE, salt="a")}
 
     assert len(roots) == len(changed) + 3
+
+
+def test_blocks_sealed_with_another_key_have_other_names() -> None:
+    spaces = [replace(SPACE, sealed_by=key_mark(secret)) for secret in (SECRET, b"another key of 16")]
+
+    assert len({root(space) for space in spaces}) == 2
+    assert SECRET.hex() not in spaces[0].sealed_by
 
 
 @given(left=st.tuples(st.text(), st.text()), right=st.tuples(st.text(), st.text()))
