@@ -16,6 +16,8 @@ from inferplane_router.core.index_kernels import FIRM
 Floats = NDArray[np.float64]
 Terms = NDArray[np.float32]
 Slots = NDArray[np.int64]
+Weights = tuple[float, float, float, float]
+"""Limit of the TTFT, weight of a miss, weight of the request's own TTFT, width of a prediction that knows no error."""
 
 # Columns of `speeds`: what is known of a target's engine.
 PREFILL_BASE, PREFILL_TOKEN, PREFILL_ATTENTION, PREFILL_FACTOR, PREFILL_SPREAD = 0, 1, 2, 3, 4
@@ -77,7 +79,7 @@ def appraise(  # noqa: PLR0917  # kernels take positional arguments only
     prompt, output, weight = question[PROMPT], question[OUTPUT], question[WEIGHT]
     floor = question[OTHERS_FLOOR]
     for at in range(slots.shape[0]):
-        t = slots[at]
+        t = np.uint64(slots[at])
         size = tags[t, BLOCK_SIZE]
         lower = counts[t, 1] + counts[t, 2] + counts[t, 3]
         hit = float((counts[t, 0] + lower) * size)
@@ -123,9 +125,19 @@ def expected_overrun(expected: float, limit: float, spread: float, question: Flo
 
 
 @inline
-def _cost(ttft: float, spread: float, fixed: float, question: Floats) -> float:
-    missed = expected_overrun(ttft, question[TTFT], spread, question)
-    return float(fixed + question[WEIGHT] * missed + question[OWN_LATENCY] * ttft)
+def _weights(question: Floats) -> Weights:
+    """Return what every combination is weighed by.
+
+    As numbers: an array that is handed to a call has its users counted, and here that cost several times the sums.
+    """
+    return question[TTFT], question[WEIGHT], question[OWN_LATENCY], question[SPREAD_FLOOR]
+
+
+@inline
+def _cost(ttft: float, spread: float, fixed: float, weights: Weights) -> float:
+    limit, weight, own_latency, floor = weights
+    missed = _overrun(ttft, limit, _half_width(ttft, spread, floor))
+    return float(fixed + weight * missed + own_latency * ttft)
 
 
 @inline
@@ -140,13 +152,6 @@ def _shuffle(seed: np.uint64, identity: np.uint64) -> np.uint64:
 
 
 @inline
-def _alone_cost(d: int, terms: Terms, question: Floats) -> float:
-    """Return the cost when the decode target prefills itself."""
-    fixed = terms[d, DECODE_COST] + terms[d, PREFILL_OTHERS] + terms[d, STALL_S]
-    return float(_cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, SPREAD], fixed, question))
-
-
-@inline
 def _sources(
     terms: Terms, prefills: Slots, identities: NDArray[np.uint64], seed: np.uint64
 ) -> tuple[Floats, NDArray[np.uint64]]:
@@ -154,7 +159,7 @@ def _sources(
     m = prefills.shape[0]
     kept, ranks = np.empty((m, _KEPT)), np.empty(m, np.uint64)
     for j in range(m):
-        p = prefills[j]
+        p = np.uint64(prefills[j])
         kept[j, _PREFILLED], kept[j, _OTHERS] = terms[p, PREFILLED_S], terms[p, PREFILL_OTHERS]
         kept[j, _SPREAD], kept[j, _HITS] = terms[p, SPREAD], terms[p, HIT_TOKENS]
         ranks[j] = _shuffle(seed, np.uint64(identities[p]))
@@ -171,12 +176,12 @@ def may_prefill(terms: Terms, question: Floats, slots: Slots) -> NDArray[np.bool
     """
     n, longest = slots.shape[0], np.float32(-1.0)
     for i in range(n):
-        t = slots[i]
+        t = np.uint64(slots[i])
         if terms[t, WAIT_S] <= question[HOLD]:
             longest = max(longest, terms[t, HIT_TOKENS])
     may = np.zeros(n, np.bool_)
     for i in range(n):
-        t = slots[i]
+        t = np.uint64(slots[i])
         worth = longest >= 0.0 and terms[t, HIT_TOKENS] > longest
         may[i] = terms[t, WAIT_S] <= question[HOLD] or (worth and terms[t, WAIT_S] <= FURTHER * question[HOLD])
     return may
@@ -190,11 +195,6 @@ def _link(  # noqa: PLR0917  # kernels take positional arguments only
     for j in range(prefills.shape[0]):
         source = tags[prefills[j], ZONE]
         kept[j, _BASE], kept[j, _PER_TOKEN] = base[source, destination], per_token[source, destination]
-
-
-@inline
-def _pair_ttft(kept: Floats, j: int, moved: float, tpot: float) -> float:
-    return float(kept[j, _PREFILLED] + (kept[j, _BASE] + kept[j, _PER_TOKEN] * moved) + tpot)
 
 
 @inline
@@ -235,28 +235,31 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
     kept, ranks = _sources(terms, prefills, identities, seed)
     sources, homes = may_prefill(terms, question, prefills), may_prefill(terms, question, decodes)
     costs = np.full((n, m + 1), np.inf)
+    weights, prompt = _weights(question), question[PROMPT]
+    alone, paired = question[ALONE] != 0.0, question[PAIRED] != 0.0
     best, best_ttft, spread = np.inf, 0.0, 0.0
     linked = -1
     for i in range(n):
-        d = decodes[i]
+        d = np.uint64(decodes[i])  # unsigned, see `index_kernels`
         if terms[d, WAS_IN_FLIGHT] >= tags[d, MOST_REQUESTS]:
             continue
         tpot = float(terms[d, TPOT_S])
-        if question[ALONE] != 0.0 and tags[d, CAN_PREFILL] != 0 and homes[i]:
-            costs[i, m] = _alone_cost(d, terms, question)
+        if alone and tags[d, CAN_PREFILL] != 0 and homes[i]:
+            fixed = terms[d, DECODE_COST] + terms[d, PREFILL_OTHERS] + terms[d, STALL_S]
+            costs[i, m] = _cost(terms[d, PREFILLED_S] + terms[d, TPOT_S], terms[d, SPREAD], fixed, weights)
             if costs[i, m] < best:
                 best, best_ttft, spread = costs[i, m], terms[d, PREFILLED_S] + tpot, terms[d, SPREAD]
-        if question[PAIRED] == 0.0:
+        if not paired:
             continue
         if m and tags[d, ZONE] != linked:
             linked = tags[d, ZONE]
             _link(kept, tags, prefills, linked, base, per_token)
-        decoding, moved = float(terms[d, DECODE_COST]), max(0.0, question[PROMPT] - terms[d, HIT_TOKENS])
+        decoding, moved = float(terms[d, DECODE_COST]), max(0.0, prompt - terms[d, HIT_TOKENS])
         for j in range(m):
-            if not sources[j] or tags[prefills[j], REVISION] != tags[d, REVISION]:
+            if not sources[j] or tags[np.uint64(prefills[j]), REVISION] != tags[d, REVISION]:
                 continue
-            ttft = _pair_ttft(kept, j, moved, tpot)
-            costs[i, j] = _cost(ttft, kept[j, _SPREAD], decoding + kept[j, _OTHERS], question)
+            ttft = kept[j, _PREFILLED] + (kept[j, _BASE] + kept[j, _PER_TOKEN] * moved) + tpot
+            costs[i, j] = _cost(ttft, kept[j, _SPREAD], decoding + kept[j, _OTHERS], weights)
             if costs[i, j] < best:
                 best, best_ttft, spread = costs[i, j], ttft, kept[j, _SPREAD]
     if best == np.inf:
@@ -265,7 +268,7 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
     most, rank = -1.0, np.uint64(0)
     row, column = 0, 0
     for i in range(n):
-        d = decodes[i]
+        d = np.uint64(decodes[i])
         own, held = _shuffle(seed, np.uint64(identities[d])), float(terms[d, HIT_TOKENS])
         for j in range(m + 1):
             if costs[i, j] > best + near:
@@ -284,4 +287,5 @@ def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; cal
     costs[row, column] = np.inf
     _fall_back(costs[row], prefills, chosen)
     _link(kept, tags, prefills, tags[d, ZONE], base, per_token)
-    return cost, _pair_ttft(kept, column, max(0.0, question[PROMPT] - terms[d, HIT_TOKENS]), tpot), tpot
+    moved = max(0.0, prompt - terms[d, HIT_TOKENS])
+    return cost, kept[column, _PREFILLED] + (kept[column, _BASE] + kept[column, _PER_TOKEN] * moved) + tpot, tpot
