@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_kvstore.app import running
 from inferplane_kvstore.config import StoreConfig, load, read
 from inferplane_kvstore.errors import StoreError

@@ -10,6 +10,7 @@ import sys
 
 from lightkube.core.exceptions import ConfigError
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_operator.app import Operator
 from inferplane_operator.cluster.transport import connection
 from inferplane_operator.handlers.kopf_logging import quiet_kopf

@@ -8,6 +8,7 @@ import sys
 
 import structlog
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_planner.app import Planner
 from inferplane_planner.config import Flags, read_config
 from inferplane_runtime import logs

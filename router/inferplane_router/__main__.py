@@ -6,6 +6,7 @@ import sys
 import structlog
 import uvloop
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_router.app import running_router
 from inferplane_router.config import Flags, RouterConfig, read_config
 from inferplane_router.core.warming import warm

@@ -5,6 +5,7 @@ import sys
 
 import uvloop
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_runtime import logs
 from inferplane_runtime.lifecycle import StopSignal, run_process, settle_memory
 from inferplane_runtime.settings import SettingsError, load

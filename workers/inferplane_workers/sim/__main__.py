@@ -8,6 +8,7 @@ import sys
 import structlog
 import uvloop
 
+import inferplane_runtime.first_process  # noqa: F401 - before all that takes long
 from inferplane_runtime.lifecycle import settle_memory
 from inferplane_runtime.logs import configure
 from inferplane_workers.sim.app import DEAD, SimServer, running
