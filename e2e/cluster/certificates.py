@@ -66,9 +66,9 @@ class Certificates:
         text = _KUBECONFIG.format(
             server=self.server,
             name=identity.name,
-            authority=self._encoded("ca.crt"),
-            certificate=self._encoded(f"{identity.name}.crt"),
-            key=self._encoded(f"{identity.name}.key"),
+            authority=self.encoded("ca.crt"),
+            certificate=self.encoded(f"{identity.name}.crt"),
+            key=self.encoded(f"{identity.name}.key"),
         )
         kubeconfig = self.path(f"{identity.name}.kubeconfig")
         kubeconfig.write_text(text)
@@ -89,5 +89,5 @@ class Certificates:
     def _openssl(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
 
-    def _encoded(self, name: str) -> str:
+    def encoded(self, name: str) -> str:
         return base64.b64encode(self.path(name).read_bytes()).decode()

@@ -148,6 +148,7 @@ def _controllers() -> list[str]:
         "--allocate-node-cidrs=true",
         f"--cluster-cidr={PODS}",
         f"--service-cluster-ip-range={SERVICES}",
+        "--horizontal-pod-autoscaler-sync-period=2s",
         *_BRISK,
     ]
 
