@@ -7,6 +7,7 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ESTABLISHED = "01"
+_TAKEN_WITHIN_S = 20.0
 
 
 def family(pid: int) -> list[int]:
@@ -30,11 +31,17 @@ def pss_mib(pid: int) -> float:
 async def split(port: int, pid: int, *, connections: int = 1000) -> list[int]:
     """Open connections, and return how many each process has of them."""
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(connections)]
-    inodes = _accepted(port)
-    held = [_held(each, inodes) for each in family(pid)]
+    async with asyncio.timeout(_TAKEN_WITHIN_S):
+        while sum(held := _shares(port, pid)) < connections:  # noqa: ASYNC110 - other processes take them
+            await asyncio.sleep(0.1)
     for _, writer in opened:
         writer.transport.abort()
     return sorted(count for count in held if count)
+
+
+def _shares(port: int, pid: int) -> list[int]:
+    inodes = _accepted(port)
+    return [_held(each, inodes) for each in family(pid)]
 
 
 def _own_cpu_s(pid: int) -> float:
