@@ -3,7 +3,7 @@
 Tests of what the parts do together use it.  An engine that is to end abruptly runs as a process of its own.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +45,9 @@ class WorkerSpec:
     periods: Periods = QUICK
     expected: bool = True
     """It is waited for."""
+    revision: str = ""
+    listed: bool = True
+    """The router is told of it from the beginning; see `OneLoopService.tell`."""
 
     @property
     def flags(self) -> list[str]:
@@ -72,6 +75,8 @@ class OneLoopService:
     workers: Mapping[str, RunningWorker]
     front: str = ""
     """Where requests are sent, when that is not the router's own gateway."""
+    tell: Callable[[Collection[str]], None] = lambda _: None
+    """Tell the router that the service has the workers of these names and no others."""
 
     @property
     def address(self) -> str:
@@ -130,13 +135,20 @@ async def one_loop_service(
     async with AsyncExitStack() as stack:
         workers = {spec.name: await stack.enter_async_context(_worker(folder, spec)) for spec in specs}
         file = folder / "catalogue.json"
-        file.write_text(_catalogue(specs, workers).model_dump_json(by_alias=True), "utf-8")
+
+        def tell(names: Collection[str]) -> None:
+            told = _catalogue([spec for spec in specs if spec.name in names], workers)
+            replacing = file.with_suffix(".new")
+            replacing.write_text(told.model_dump_json(by_alias=True), "utf-8")
+            replacing.replace(file)
+
+        tell([spec.name for spec in specs if spec.listed])
         settings = replace(RouterConfig(Discovery(file), folder / "cache", listen=QUIET), **(config or {}))
         router = await stack.enter_async_context(running_router(settings))
         client = UpstreamPool()
         stack.push_async_callback(client.close)
-        service = OneLoopService(router, client, workers)
-        await until(lambda: all(service.is_free(spec.name) for spec in specs if spec.expected))
+        service = OneLoopService(router, client, workers, tell=tell)
+        await until(lambda: all(service.is_free(spec.name) for spec in specs if spec.expected and spec.listed))
         yield service
 
 
@@ -167,7 +179,7 @@ def _catalogue(specs: Sequence[WorkerSpec], workers: Mapping[str, RunningWorker]
                 service="s",
                 pool=spec.role.value,
                 role=WorkerRole(spec.role.value),
-                revision="",
+                revision=spec.revision,
                 http_address=workers[spec.name].address,
                 stream_address=f"127.0.0.1:{workers[spec.name].listening.stream}",
             )

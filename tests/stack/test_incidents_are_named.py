@@ -21,6 +21,8 @@ FIRST = 2
 """Number of an engine's first request from clients: the canary's is 1."""
 BUSY = {Cause.UNKNOWN, Cause.FLOOD, Cause.SLOW}
 _AT_MOST_S = 40.0
+LOOKED_S = 1.2
+"""In which a router has looked at its workers."""
 CRASH = [
     WorkerSpec("d0", Role.DECODE, [{"kind": "crash", "at_request": FIRST}], own_process=True),
     WorkerSpec("d1", Role.DECODE),
@@ -58,6 +60,14 @@ SILENT = [WorkerSpec("d0", Role.DECODE, [{"kind": "silent-events", "probability"
 WRONG = [WorkerSpec("d0", Role.DECODE, [{"kind": "wrong-events", "probability": 0.7}], engine_flags=ROOMY), EVENTS[1]]
 
 
+HARMLESS = [{"kind": kind, "probability": 0.5} for kind in ("lost-events", "duplicate-events", "reordered-events")]
+ONE_SEAT = [*ROOMY, "--max-num-seqs", "1", "--sim-speed", "0.2"]
+ALONE = WorkerSpec("d0", Role.DECODE)
+LATE = WorkerSpec("d1", Role.DECODE, revision="r2", listed=False)
+MUTE = [{"kind": "hang", "at_request": FIRST - 1}]
+NEVER = WorkerSpec("d1", Role.DECODE, MUTE, expected=False, listed=False)
+
+
 def ask(number: int) -> dict[str, Any]:
     """Make a request, every second one like an earlier one: what is wrongly known of a cache shows in those."""
     likeness = number if number % 2 else number % 12
@@ -75,15 +85,17 @@ def likeliest(folder: Path, cause: Cause) -> Finding | None:
     return known[0] if known else None
 
 
-async def keep_asking(service: OneLoopService, folder: Path, cause: Cause, who: str) -> Finding | None:
+async def keep_asking(
+    service: OneLoopService, folder: Path, cause: Cause, who: str, *, at_once: int = 4
+) -> Finding | None:
     """Send requests until this is the likeliest cause, or for long enough; return what is."""
     deadline, number = time.monotonic() + _AT_MOST_S, 0
     while True:
         found = likeliest(folder, cause)
         if time.monotonic() > deadline or (found is not None and (found.cause, found.who) == (cause, who)):
             return found
-        await asyncio.gather(*(service.post("/v1/completions", ask(number + each)) for each in range(4)))
-        number += 4
+        await asyncio.gather(*(service.post("/v1/completions", ask(number + each)) for each in range(at_once)))
+        number += at_once
 
 
 @pytest.mark.parametrize(
@@ -113,3 +125,60 @@ def test_a_seeded_fault_is_named(tmp_path: Path, specs: Sequence[WorkerSpec], ca
 
     assert found is not None
     assert (found.cause, found.who) == (cause, who)
+
+
+def test_faults_that_are_made_good_are_nobodys(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    specs = [WorkerSpec("d0", Role.DECODE, HARMLESS, engine_flags=ROOMY), EVENTS[1]]
+
+    async def main() -> Finding | None:
+        async with one_loop_service(tmp_path, specs, config={"records": Records(folder)}) as service:
+            for number in range(0, 80, 4):
+                await asyncio.gather(*(service.post("/v1/completions", ask(number + each)) for each in range(4)))
+            await asyncio.sleep(LOOKED_S)
+            return likeliest(folder, Cause.EVENTS)
+
+    assert uvloop.run(main()) is None
+
+
+@pytest.mark.parametrize(
+    ("specs", "then", "cause", "who"),
+    [
+        pytest.param([ALONE, WorkerSpec("d1", Role.DECODE)], ["d0"], Cause.FEWER, "d1", id="scaled down"),
+        pytest.param([ALONE, LATE], ["d0", "d1"], Cause.ROLLOUT, "d1", id="rollout"),
+        pytest.param([ALONE, NEVER], ["d0", "d1"], Cause.STARTING, "d1", id="a start without an end"),
+    ],
+)
+def test_a_change_of_workers_is_named(
+    tmp_path: Path, specs: Sequence[WorkerSpec], then: Sequence[str], cause: Cause, who: str
+) -> None:
+    folder = tmp_path / "records"
+
+    async def main() -> Finding | None:
+        async with one_loop_service(tmp_path, specs, config={"records": Records(folder)}) as service:
+            await asyncio.sleep(LOOKED_S)
+            service.tell(then)
+            return await keep_asking(service, folder, cause, who)
+
+    found = uvloop.run(main())
+
+    assert found is not None
+    assert (found.cause, found.who) == (cause, who)
+
+
+def test_a_flood_is_named(tmp_path: Path) -> None:
+    """Few requests for a while, and then more than one seat serves in time."""
+    folder = tmp_path / "records"
+    specs = [WorkerSpec("d0", Role.DECODE, engine_flags=ONE_SEAT)]
+
+    async def main() -> Finding | None:
+        async with one_loop_service(tmp_path, specs, config={"records": Records(folder)}) as service:
+            for number in range(6):
+                await service.post("/v1/completions", ask(number))
+                await asyncio.sleep(1)
+            return await keep_asking(service, folder, Cause.FLOOD, "", at_once=64)
+
+    found = uvloop.run(main())
+
+    assert found is not None
+    assert (found.cause, found.who) == (Cause.FLOOD, "")
