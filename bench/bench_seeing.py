@@ -1,10 +1,11 @@
 """What it costs a gateway to be seen: `python bench/bench_seeing.py [--rounds N] [--seconds S]`.
 
-Two real router processes have each a stand-in agent that answers at once and reports what it answered.  One writes
-records and traces one request in a hundred to a stand-in collector, the other does neither; short rounds alternate, and
-the median of the ratios of their CPU time a request is told: under a load that fills the process, and at a pace at
-which every decision is written (above 200 a second some are left out).  Metrics cannot be switched off: what a request
-counts is read off the page and timed by itself.  The last line is JSON.
+Three real router processes have each a stand-in agent that answers at once and reports what it answered.  One writes
+records and traces one request in a hundred to a stand-in collector, two do neither; short rounds alternate, and the
+median of the ratios of their CPU time a request is told: under a load that fills the process, and at a pace at which
+every decision is written (above 200 a second some are left out).  How far the two that are equal differ is told beside
+it: less than that means nothing.  Metrics cannot be switched off: what a request counts is read off the page and timed
+by itself.  The last line is JSON.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import tempfile
 import timeit
 import urllib.request
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -33,6 +34,8 @@ _PACE: Final = 150.0
 """Requests a second: below what a process writes of decisions."""
 _PACED_CONNECTIONS: Final = 4
 Measure = Callable[[Peer, float], Awaitable[float]]
+Round = tuple[float, float, float]
+"""CPU seconds a request: of one that is not seen, of its twin, of the one that is seen."""
 
 
 @contextlib.asynccontextmanager
@@ -79,8 +82,13 @@ async def busy(side: Peer, seconds: float) -> float:
     return found["cpu_us_per_request"] / 1e6
 
 
-def ratio(pairs: list[tuple[float, float]]) -> float:
-    return round(median(seen / unseen for unseen, seen in pairs), 4)
+def ratio(rounds: list[Round]) -> float:
+    return round(median(2 * seen / (unseen + twin) for unseen, twin, seen in rounds), 4)
+
+
+def control(rounds: list[Round]) -> float:
+    """Return what the two differ by that do the same."""
+    return round(median(twin / unseen for unseen, twin, _ in rounds), 4)
 
 
 def counted(folder: Path) -> tuple[float, float]:
@@ -113,38 +121,39 @@ async def run(rounds: int, seconds: float) -> dict[str, Any]:
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         collector = first_line(stack.enter_context(process(_GATEWAY, "--backend", "1")))[0]
-        unseen = await stack.enter_async_context(router(folder / "unseen", seen_by=None))
-        seen = await stack.enter_async_context(router(folder / "seen", seen_by=collector))
-        for side in (unseen, seen):
+        watchers = {"unseen": None, "twin": None, "seen": collector}
+        sides = [await stack.enter_async_context(router(folder / name, seen_by=it)) for name, it in watchers.items()]
+        for side in sides:
             await busy(side, seconds)
-        full = [await _round(busy, number, unseen, seen, seconds) for number in range(rounds)]
-        calm = [await _round(paced, number, unseen, seen, seconds) for number in range(rounds)]
+        full = [await _round(busy, number, sides, seconds) for number in range(rounds)]
+        calm = [await _round(paced, number, sides, seconds) for number in range(rounds)]
         counters, histograms = counted(folder / "unseen")
         written = sum(1 for file in (folder / "seen" / "records").glob("decisions-*") for _ in file.open("rb"))
     return summary(full, calm, counters, histograms) | {"decisions_written": written}
 
 
-async def _round(measure: Measure, number: int, unseen: Peer, seen: Peer, seconds: float) -> tuple[float, float]:
-    """Measure both, in turn the one and the other first."""
-    if number % 2:
-        late = await measure(seen, seconds)
-        return await measure(unseen, seconds), late
-    return await measure(unseen, seconds), await measure(seen, seconds)
+async def _round(measure: Measure, number: int, sides: Sequence[Peer], seconds: float) -> Round:
+    """Measure all of them, each round beginning with another one."""
+    places = [(number + each) % len(sides) for each in range(len(sides))]
+    found = {place: await measure(sides[place], seconds) for place in places}
+    return found[0], found[1], found[2]
 
 
-def summary(
-    full: list[tuple[float, float]], calm: list[tuple[float, float]], counters: float, histograms: float
-) -> dict[str, Any]:
-    for name, pairs in (("busy", full), ("paced", calm)):
-        alone, watched = (median(column) * 1e6 for column in zip(*pairs, strict=True))
-        print(f"{name:6} CPU a request: {alone:.1f} us unseen, {watched:.1f} us seen, {len(pairs)} rounds")
+def summary(full: list[Round], calm: list[Round], counters: float, histograms: float) -> dict[str, Any]:
+    for name, rounds in (("busy", full), ("paced", calm)):
+        alone, twin, watched = (median(column) * 1e6 for column in zip(*rounds, strict=True))
+        print(
+            f"{name:6} CPU a request: {alone:.1f} and {twin:.1f} us unseen, {watched:.1f} us seen, {len(rounds)} rounds"
+        )
     counting = counting_s(counters, histograms)
     print(f"metrics: {counters:.1f} counters and {histograms:.1f} histograms a request, {counting * 1e6:.2f} us")
-    share = counting / median(unseen for unseen, _ in full)
+    share = counting / median(unseen for unseen, _, _ in full)
     return {
         "bench": "seeing",
         "records_and_traces_busy": ratio(full),
         "records_and_traces_paced": ratio(calm),
+        "control_busy": control(full),
+        "control_paced": control(calm),
         "metrics_share": round(share, 4),
         "bar": 1.05,
     }
