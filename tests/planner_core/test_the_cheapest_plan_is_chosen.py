@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.errors import PlanningError
 from inferplane_planner.core.predict import Candidate, Prediction
-from inferplane_planner.core.solve import Bounds, Limits, Objective, solve
+from inferplane_planner.core.solve import Bounds, Limits, Objective, largest, solve
 
 OBJECTIVE = Objective(ttft_s=1.0, tpot_s=0.05)
 
@@ -76,6 +76,28 @@ def test_what_an_objective_would_take_is_said_when_the_budget_is_too_small() -> 
     assert not choice.met
     assert choice.would_take is not None
     assert choice.would_take.prefill + choice.would_take.decode > 10
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 3), st.integers(2, 16), st.integers(1, 3))
+def test_whatever_is_allowed_is_no_more_than_one_of_the_largest(
+    prefill: int, decode: int, least: int, devices: int, each_takes: int
+) -> None:
+    bounds = Bounds(min(least, prefill), prefill, devices=each_takes), Bounds(min(least, decode), decode)
+    limits = Limits(bounds[1], bounds[0], max_devices=devices)
+    found = largest(limits)
+    allowed = [Candidate(p, d) for p in range(prefill + 1) for d in range(decode + 1) if _allowed(limits, p, d)]
+
+    assert set(found) <= set(allowed)
+    for one in allowed:
+        assert any(one.prefill <= most.prefill and one.decode <= most.decode for most in found)
+    for one in found:
+        assert not any(one != most and one.prefill <= most.prefill and one.decode <= most.decode for most in found)
+
+
+def _allowed(limits: Limits, prefill: int, decode: int) -> bool:
+    assert limits.prefill is not None
+    enough = prefill >= limits.prefill.least and decode >= limits.decode.least
+    return enough and limits.allows(Candidate(prefill, decode))
 
 
 def test_an_objective_that_no_number_of_workers_meets_is_said_to_be_so() -> None:

@@ -113,6 +113,15 @@ def cheapest(predict: Predict, objective: Objective, limits: Limits) -> Candidat
     return _cheapest(_remembering(predict), objective, limits)
 
 
+def largest(limits: Limits) -> list[Candidate]:
+    """Return the allowed candidates beside which no more workers of a kind are allowed, most decode workers first."""
+    found: list[Candidate] = []
+    for each in reversed(_largest(limits)):
+        if not found or each.prefill > found[-1].prefill:
+            found.append(each)
+    return found
+
+
 def _require_possible(limits: Limits) -> None:
     least = _least(limits)
     if not limits.allows(least):
