@@ -50,8 +50,10 @@ class HttpEngine:
                 await self._prompt(self._ids(32))
                 self._warm = True
             return await (self._prefill(point) if isinstance(point, PrefillPoint) else self._decode(point))
+        except ExceptionGroup as group:  # answers of one batch: what stopped the first of them is the reason
+            raise _cannot(group.exceptions[0]) from group
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise CommandError(f"the engine cannot be measured: {error or type(error).__name__}") from error
+            raise _cannot(error) from error
 
     async def _prefill(self, point: PrefillPoint) -> Sample:
         before = self._ids(point.cached)
@@ -124,6 +126,12 @@ def _tokens(chunk: dict[str, Any], count: int) -> int:
     """Return the tokens so far as the engine says, or one a chunk where it does not."""
     usage = cast("dict[str, Any]", chunk.get("usage") or {})
     return int(usage.get("completion_tokens") or count)
+
+
+def _cannot(error: Exception) -> CommandError:
+    if isinstance(error, CommandError):
+        return error
+    return CommandError(f"the engine cannot be measured: {error or type(error).__name__}")
 
 
 def _require_answer(status: int, text: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from inferplane.calibrating import Notes, measure
+from inferplane.calibrating import Notes, counts, measure
 from inferplane.cli import root
 from inferplane.context import Context
 from inferplane.errors import CommandError, InvalidError
@@ -42,6 +42,16 @@ class Played:
             return httpx.Response(self._status, json={"choices": []})
         pieces = [json.dumps({"usage": {"completion_tokens": number}}) for number in range(1, body["max_tokens"] + 1)]
         return httpx.Response(self._status, text="".join(f"data: {piece}\n\n" for piece in pieces) + "data: [DONE]\n\n")
+
+
+class Refusing(Played):
+    """Takes prompts, and no request for a stream."""
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        streams = json.loads(request.content).get("stream")
+        first = not self.bodies
+        self.bodies.append({})
+        return httpx.Response(200, json={}) if first and not streams else httpx.Response(429, text="busy")
 
 
 def asked(engine: Played, point: PrefillPoint | DecodePoint) -> Sample:
@@ -125,6 +135,20 @@ def test_a_broken_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert set(second.measured) == set(points[5:])
     assert [each.point for each in samples] == points
     assert samples[0].seconds == 9.0  # the least of two
+
+
+def test_noise_makes_prompts_slower_and_steps_either() -> None:
+    def taken(point: PrefillPoint | DecodePoint) -> float:
+        return counts([Sample(point, seconds) for seconds in (3.0, 0.5, 1.0)]).seconds
+
+    assert taken(PrefillPoint(1)) == 0.5
+    assert taken(DecodePoint(1, 16)) == 1.0
+
+
+@pytest.mark.parametrize("point", [PrefillPoint(8), DecodePoint(2, 16)], ids=["prompt", "steps"])
+def test_an_engine_that_refuses_is_an_error_in_words(point: PrefillPoint | DecodePoint) -> None:
+    with pytest.raises(CommandError, match="answers 429"):
+        asked(Refusing(), point)
 
 
 def test_times_of_another_engine_are_not_taken(tmp_path: Path) -> None:
