@@ -44,7 +44,7 @@ STUCK = [
     bad(25, Kind.ENGINE, "d1", "the engine hangs: it took requests and did no work"),
     bad(26, Kind.PROCESS, "d1", "engine ended by signal 9"),
 ]
-SLOW = [bad(2, Kind.SLOW, "d2", "far slower than predicted", times=12.0)]
+SLOW = [bad(2, Kind.SLOW, "d2", "far slower than predicted", times=12.0, peers=2)]
 HANDOFF = [bad(float(at), Kind.HANDOFF, "p1", "gave nothing to decode with", count=2) for at in range(0, 9, 3)]
 EVENTS = [bad(-20, Kind.TRUST, "d3", "cache known approximate: lost_events")]
 DAMAGED = [
@@ -68,7 +68,7 @@ ERRORS = [
     bad(3, Kind.HEALTH, "d1", "suspect, was ready: too many errors, or far slower than its peers"),
 ]
 REFUSED = [bad(2, Kind.HEALTH, "d1", "suspect, was ready: request failed")]
-LATE_TOO = [bad(4, Kind.SLOW, "d0", "far slower than predicted", times=3.5), *SLOW]
+LATE_TOO = [bad(4, Kind.SLOW, "d0", "far slower than predicted", times=3.5, peers=2), *SLOW]
 DOUBTED_TOO = [bad(9, Kind.HEALTH, "d0", "suspect, was ready: no sign of work"), *STUCK]
 AGENT = [
     bad(-1, Kind.PROCESS, "d0", "agent ended by signal 9"),
@@ -136,6 +136,25 @@ def test_more_requests_than_usual_that_wait_are_a_flood() -> None:
         Cause.FLOOD,
         Cause.UNKNOWN,
     ]
+
+
+def test_longer_prompts_are_a_flood_as_well() -> None:
+    calmly = [load(float(at), tokens=1000) for at in range(-120, 0, 5)]
+    longer = [*calmly, *missed(0, 30, tokens=9000, queued=3)]
+
+    (finding,) = report(longer, at=T, around_s=60).explained[0].findings
+
+    assert finding.why == "9,000 prompt tokens in 5 s where 1,000 were usual; 3 waited, 0 were refused"
+
+
+@pytest.mark.parametrize(("peers", "first"), [(0, Cause.FLOOD), (2, Cause.SLOW)])
+def test_a_worker_without_peers_is_not_blamed_for_a_flood(peers: int, first: Cause) -> None:
+    flood = [*calm(-120, 0), *missed(0, 30, arrived=90, queued=40)]
+    late = bad(2, Kind.SLOW, "d0", "far slower than predicted", times=4.0, peers=peers)
+
+    found = report([*flood, late], at=T, around_s=60).explained[0].findings
+
+    assert [it.cause for it in found] == sorted([Cause.FLOOD, Cause.SLOW], key=lambda it: it is not first)
 
 
 def test_what_began_long_after_the_breach_is_not_its_first_cause() -> None:

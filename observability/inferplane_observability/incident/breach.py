@@ -1,6 +1,6 @@
 """When a service missed its objective: from the first bad sample to the last.
 
-A sample of load has the numbers `met`, `missed`, `arrived`, `refused`, `retried` (since the sample before), and
+A sample of load has the numbers `met`, `missed`, `arrived`, `refused`, `tokens` (since the sample before), and
 `queued`, `in_flight` (at its moment).  Samples of several router processes are added up by time.
 """
 
@@ -25,6 +25,8 @@ class Load:
     met: float = 0.0
     missed: float = 0.0
     arrived: float = 0.0
+    tokens: float = 0.0
+    """Of all prompts that came."""
     refused: float = 0.0
     queued: float = 0.0
     in_flight: float = 0.0
@@ -95,6 +97,7 @@ def _sum(step: float, samples: Sequence[Happening]) -> Load:
         met=total("met"),
         missed=total("missed"),
         arrived=total("arrived"),
+        tokens=total("tokens"),
         refused=total("refused"),
         queued=total("queued"),
         in_flight=total("in_flight"),

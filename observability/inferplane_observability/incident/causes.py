@@ -6,6 +6,7 @@ A crash makes hand-offs fail, events stop and queues grow; so whoever explains t
 whatever began before the breach or right after.  What is left over is named as well: two things may go wrong at once.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -160,19 +161,36 @@ def _refused(scene: Scene) -> Finding | None:
 def _slow(scene: Scene) -> Finding | None:
     # A breaker's word is of errors or slowness: of errors there are numbers, which `_erred` has read.
     doubted = [] if scene.of(Kind.ERRORS) else _first_said(scene.of(Kind.HEALTH), ("far slower",))
-    found = _worst(scene.of(Kind.SLOW), "times") or doubted
+    compared = [it for it in scene.of(Kind.SLOW) if it.number("peers")]
+    return _far_behind(_worst(compared, "times") or doubted)
+
+
+def _slow_alone(scene: Scene) -> Finding | None:
+    """Take who has no peers to be held against: under a flood whoever is alone is late as well."""
+    return _far_behind(_worst([it for it in scene.of(Kind.SLOW) if not it.number("peers")], "times"))
+
+
+def _far_behind(found: Sequence[Happening]) -> Finding | None:
     times = max((it.number("times") for it in found), default=0.0)
     return _finding(Cause.SLOW, found, f"took {times:.0f} times what was predicted" if times else "fell far behind")
 
 
 def _flood(scene: Scene) -> Finding | None:
-    usual, now = _rate(scene.before), max((it.arrived for it in scene.during), default=0.0)
     waited = max((it.queued for it in scene.during), default=0.0)
     refused = sum(it.refused for it in scene.during)
-    if not scene.before or now < _MORE * max(usual, 1.0) or not (waited or refused):
+    more = [text for name in ("requests", "prompt tokens") if (text := _grown(scene, name))]
+    if not scene.before or not more or not (waited or refused):
         return None
-    why = f"{now:.0f} requests in 5 s where {usual:.0f} were usual; {waited:.0f} waited, {refused:.0f} were refused"
+    why = f"{' and '.join(more)}; {waited:.0f} waited, {refused:.0f} were refused"
     return Finding(Cause.FLOOD, "", why, scene.during[0].at)
+
+
+def _grown(scene: Scene, name: str) -> str:
+    """Say how much more came in five seconds than was usual; nothing where it was not much more."""
+    field = operator.attrgetter("arrived" if name == "requests" else "tokens")
+    usual = sum(map(field, scene.before)) / max(1, len(scene.before))
+    now = max(map(field, scene.during), default=0.0)
+    return f"{now:,.0f} {name} in 5 s where {usual:,.0f} were usual" if now >= _MORE * max(usual, 1.0) else ""
 
 
 def _fewer(scene: Scene) -> Finding | None:
@@ -220,6 +238,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _erred,
     _slow,
     _flood,
+    _slow_alone,
     _rollout,
     _fewer,
     _starting,
@@ -252,7 +271,3 @@ def _worst(found: Sequence[Happening], name: str) -> list[Happening]:
 
 def _says(it: Happening, words: Iterable[str]) -> bool:
     return any(word in it.detail for word in words)
-
-
-def _rate(steps: Sequence[Load]) -> float:
-    return sum(it.arrived for it in steps) / len(steps) if steps else 0.0

@@ -102,6 +102,7 @@ class Chronicle:
             missed=meters.streams("both", met=False),
             arrived=sum(meters.duration.counts) + int(meters.running.value),
             refused=meters.refusals(),
+            tokens=int(meters.prompt_tokens.sum),
         )
         before = self._sampled.get(key, Counter())
         self._sampled[key] = now

@@ -66,5 +66,5 @@ class Paces:
         if slow != pace.slow:
             pace.slow = slow
             detail = "far slower than predicted" if slow else "about as fast as predicted"
-            numbers = {"times": round(pace.times, 1)}
+            numbers = {"times": round(pace.times, 1), "peers": float(len(peers))}
             yield Happening(at, Kind.SLOW, pace.service, worker, detail, bad=slow, numbers=numbers)
