@@ -74,7 +74,7 @@ def _workers(it: Document) -> Table:
             _percent(worker["exact"]),
             worker["detail"] or worker["mismatchDetail"],
         ]
-        for worker in it["workers"]
+        for worker in sorted(it["workers"], key=lambda worker: (worker["role"] != "prefill", worker["id"]))
     ]
     heads = ("worker", "role", "health", "running", "tokens ahead", "blocks", "cache known", "exact", "detail")
     return Table(heads, rows, frozenset({3, 4, 5, 7}))

@@ -65,6 +65,11 @@ function objective(what, service, value, met) {
 
 const decisionsOf = ({ namespace, name }) => chosen.state.decisions.filter((it) => it.namespace === namespace && it.service === name);
 
+function refusals() {
+  const total = Object.values(chosen.state.refused).reduce((sum, it) => sum + it, 0);
+  return total ? `, ${count(total)}\u00a0refused since the router’s start` : "";
+}
+
 function drawTiles(service) {
   const serving = (role) => service.workers.filter((it) => it.role === role && it.health === "ready").length;
   const there = (role) => service.workers.filter((it) => it.role === role).length;
@@ -75,7 +80,7 @@ function drawTiles(service) {
     objective("ttft", service, service.ttft, service.ttftMet),
     objective("tpot", service, service.tpot, service.tpotMet),
     tile("Prefill : decode", `${serving("prefill")} : ${serving("decode")}`, `of ${there("prefill")} and ${there("decode")} workers`, serving("decode") ? "" : "bad"),
-    tile("In flight", count(service.inFlight), service.queued ? `${count(service.queued)} wait for room` : "nobody waits", service.queued ? "warn" : ""),
+    tile("In flight", count(service.inFlight), `${service.queued ? `${count(service.queued)} wait for room` : "nobody waits"}${refusals()}`, service.queued ? "warn" : ""),
     tile("Prefix hits", asked ? percent(held / asked) : "–", `of the last ${hits.length} prompts' tokens`),
   );
 }
