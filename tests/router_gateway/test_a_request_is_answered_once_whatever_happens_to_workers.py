@@ -1,6 +1,7 @@
 """Forwarding: streams pass through, failures before the first byte go elsewhere, failures after it are visible."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -369,6 +370,33 @@ def test_a_queued_request_whose_deadline_passes_is_woken_up_for_by_the_clock() -
         await world.plane.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_expires_is_looked_at_in_no_hurry_unless_somebody_waits(*, waits: bool) -> None:
+    delays = list[float]()
+
+    async def main() -> None:
+        world, loop = World(), asyncio.get_running_loop()
+        world.core.wakeup = world.clock.monotonic()
+        later = loop.call_later
+
+        def noted(delay: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+            delays.append(delay)
+            return later(delay, call)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_later", noted)
+            if waits:
+                world.core.script.append(queued("id0"))
+                world.ask()
+            else:
+                world.plane.poll()
+        await world.plane.close()
+
+    asyncio.run(main())
+
+    assert delays == [0.001 if waits else 0.1]
 
 
 def test_a_client_that_goes_while_queued_is_forgotten() -> None:

@@ -212,7 +212,7 @@ def _fall_back(row: Floats, prefills: Slots, chosen: Slots) -> None:
 
 
 @kernel
-def choose(  # noqa: C901, PLR0912, PLR0917  # one loop nest over registers; calls would spill them
+def choose(  # noqa: C901, PLR0912, PLR0915, PLR0917  # one loop nest over registers; calls would spill them
     terms: Terms,
     tags: Slots,
     question: Floats,

@@ -36,6 +36,8 @@ from inferplane_runtime.values import value
 Deliver = Callable[[Routed | GatewayError], None]
 _HOUSEKEEPING_S: Final = 1.0
 _SHORTEST_WAIT_S: Final = 0.001
+_UNHURRIED_S: Final = 0.1
+"""Between two looks when nobody waits: what expires then can do so together, and each look costs as much as a pick."""
 _log = structlog.get_logger("inferplane.gateway")
 
 
@@ -350,7 +352,8 @@ class DataPlane:
         wakeup = self._core.next_wakeup()
         if wakeup is None:
             return
-        delay = min(max(wakeup - self.now(), _SHORTEST_WAIT_S), _HOUSEKEEPING_S)
+        soonest = _SHORTEST_WAIT_S if self._waiting else _UNHURRIED_S
+        delay = min(max(wakeup - self.now(), soonest), _HOUSEKEEPING_S)
         self._timer = asyncio.get_running_loop().call_later(delay, self.poll)
 
 
