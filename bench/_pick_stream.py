@@ -34,6 +34,7 @@ from inferplane_router.grpc.observations import Observations
 from inferplane_router.grpc.server import GrpcServer
 from inferplane_router.grpc.servicer import RouterServicer
 from inferplane_runtime.clock import SystemClock
+from inferplane_runtime.lifecycle import settle_memory
 from inferplane_runtime.metrics.instruments import Instruments
 
 _TOKENS, _PROMPTS, _IN_FLIGHT, _AT_ONCE = 8192, 64, 400, 64
@@ -70,6 +71,7 @@ async def serve(workers: int) -> None:
     echo_port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     port = await router.start("127.0.0.1:0")
+    settle_memory()  # as a router does at its start
     sys.stdout.write(f"{port} {echo_port}\n")
     sys.stdout.flush()
     await server.wait_for_termination()

@@ -7,7 +7,6 @@ _pick_stream, which runs last.  The last line is JSON.
 """
 
 import argparse
-import gc
 import json
 import time
 
@@ -18,6 +17,7 @@ from inferplane_api.proto import worker_pb2
 from inferplane_router.core.router import RouterCore
 from inferplane_router.core.testing import FakeWorker, ask, make_core, prompt, service
 from inferplane_router.core.values import Routed, Tokens
+from inferplane_runtime.lifecycle import settle_memory
 
 _TOKENS = 8192
 _PROMPTS = 64
@@ -70,8 +70,7 @@ def main() -> None:
         core = filled_core(options.workers, mode)
         measure(core, 1000, prompts)
         core = filled_core(options.workers, mode)
-        gc.collect()
-        gc.freeze()
+        settle_memory()  # as a router does at its start
         wall, cpu = measure(core, options.picks, prompts)
         times = np.array(wall)[_IN_FLIGHT:]
         result[f"{name}_p50_us"] = round(1e6 * float(np.percentile(times, 50)), 1)
