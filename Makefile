@@ -77,7 +77,8 @@ prometheus:
 redis:
 	tools/fetch_redis.sh || test -z "$${CI:-}"
 
-# A real OpenTelemetry collector for a test of traces, built from Go modules in minutes; without one that test is skipped.
+# A real OpenTelemetry collector for a test of traces; without one that test is skipped.  It takes four minutes of CPU
+# time to build the first time, so neither `make test` nor CI does: whoever changes what is sent does.
 .PHONY: collector
 collector: .cache/collector/collector
 
@@ -141,6 +142,14 @@ BENCHES := $(addprefix bench-,index pick gateway extproc agent events seeing tok
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
 	PYTHONPATH=tools $(VENV)/python bench/bench_$*.py $(ARGS)
+
+# The simulator against real engines: half an hour of a machine with nothing else to do; it goes on where it was.
+.PHONY: bench-fidelity
+bench-fidelity: .venv/.complete .venv-engine/.complete $(MODELS)/steady-llama
+	PYTHONPATH=tools $(VENV)/python bench/bench_fidelity.py $(ARGS)
+
+$(MODELS)/steady-llama: tools/make_steady_model.py tools/make_tiny_model.py tools/atomic_folder.py | .venv-engine/.complete
+	$(ENGINE)/python tools/make_steady_model.py $@
 
 # Its own environment: what builds pages has no place beside what is shipped.
 .PHONY: docs
