@@ -29,7 +29,9 @@ _LEAVING: Final = "was draining"
 _STARTS_S: Final = 30.0
 """Who came this long ago and has not been ready since still starts."""
 _MORE: Final = 1.5
-"""Times as many requests as before are a flood."""
+"""Times as much as before is a flood."""
+_LEAST: Final = {"requests": 10.0, "prompt tokens": 2000.0}
+"""Less than this in five seconds is none, whatever was usual."""
 _FEW: Final = 3
 _ANEW: Final = "ended and had to start anew"
 _NEAR_WORST: Final = 0.5
@@ -190,7 +192,7 @@ def _grown(scene: Scene, name: str) -> str:
     field = operator.attrgetter("arrived" if name == "requests" else "tokens")
     usual = sum(map(field, scene.before)) / max(1, len(scene.before))
     now = max(map(field, scene.during), default=0.0)
-    return f"{now:,.0f} {name} in 5 s where {usual:,.0f} were usual" if now >= _MORE * max(usual, 1.0) else ""
+    return f"{now:,.0f} {name} in 5 s where {usual:,.0f} were usual" if now >= max(_MORE * usual, _LEAST[name]) else ""
 
 
 def _fewer(scene: Scene) -> Finding | None:

@@ -112,7 +112,7 @@ function drawWorkers(service) {
   const rows = service.workers.toSorted(byRole);
   at("workers").tBodies[0].replaceChildren(...rows.map((it) => make("tr", {},
     make("td", { title: it.revision }, short(it.id)), make("td", {}, it.role),
-    make("td", { class: TONES[it.health], title: it.detail }, it.health + (it.detail ? `: ${it.detail}` : "")),
+    make("td", { class: TONES[it.health], title: it.detail }, it.detail && it.detail !== it.health ? `${it.health}: ${it.detail}` : it.health),
     make("td", { class: "n" }, count(it.inFlight)), make("td", { class: "n" }, count(it.uncachedTokens)), make("td", { class: "n" }, count(it.blocks)),
     make("td", { class: it.kvMode === "exact" ? "" : "warn", title: it.mismatchDetail }, it.kvMode === "exact" ? "by its events" : `by what was sent there (${it.mismatch})`),
     make("td", { class: "n" }, percent(it.exact)))));
