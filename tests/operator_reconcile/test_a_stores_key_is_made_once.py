@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from inferplane_operator.reconcile.core import PureCore
-from inferplane_operator.reconcile.values import Create, Merge, ObservedKVStore, Outcome
+from inferplane_operator.reconcile.scene import Settings, set_scene
+from inferplane_operator.reconcile.values import Create, Merge, Observed, ObservedKVStore, Outcome
+from inferplane_operator.render import RenderError
 
 KEY = "ab" * 32
 
@@ -78,6 +80,32 @@ def test_until_it_is_there_the_store_says_that_it_waits() -> None:
 
     assert (ready["status"], ready["reason"]) == ("Unknown", "Pending")
     assert "Secret" in ready["message"]
+
+
+SERVICE: dict[str, Any] = {
+    "apiVersion": "inferplane.dev/v1alpha1",
+    "kind": "InferenceService",
+    "metadata": {"name": "chat", "namespace": "ns", "generation": 1, "uid": "1"},
+    "spec": {
+        "model": {"name": "org/m", "source": {"path": "/models/m"}},
+        "engine": {"type": "vllm"},
+        "mode": "aggregated",
+        "kvStore": {"name": "cache"},
+    },
+}
+
+
+def test_workers_come_as_soon_as_it_is_named_in_the_status() -> None:
+    waiting = Observed(service=SERVICE, kv_store=store())
+    with pytest.raises(RenderError, match="no Secret yet"):
+        set_scene(waiting, Settings())
+
+    seen = Observed(service=SERVICE, kv_store=store(status={"integritySecret": "cache-integrity-1"}))
+    (pool,) = set_scene(seen, Settings()).rendered.pools
+
+    assert "cache-integrity-1" in [
+        volume["secret"]["secretName"] for volume in pool.pod_template["spec"]["volumes"] if "secret" in volume
+    ]
 
 
 def test_keys_are_random_and_long() -> None:

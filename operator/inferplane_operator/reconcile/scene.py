@@ -8,11 +8,12 @@ from typing import Any
 
 from inferplane_api.catalogue import WorkerRole
 from inferplane_api.v1alpha1 import InferenceService, KVStore, LoRAAdapter
+from inferplane_api.v1alpha1.kv_store import KVStoreStatus
 from inferplane_api.v1alpha1.stored import StoredObjectError, read_stored
 from inferplane_operator.reconcile.alerting import RuleSettings
 from inferplane_operator.reconcile.history import Entry, Target, entries
 from inferplane_operator.reconcile.node_failures import failing_nodes
-from inferplane_operator.reconcile.reading import annotations, listed, section
+from inferplane_operator.reconcile.reading import annotations, listed, section, text
 from inferplane_operator.reconcile.rollout import Plan, PoolState, RevisionState, Rollout, plan
 from inferplane_operator.reconcile.targets import (
     FREEZE,
@@ -210,7 +211,10 @@ def _store(observed: Observed) -> KVStore | None:
     if observed.kv_store is None or observed.kv_store["metadata"].get("deletionTimestamp"):
         return None
     with contextlib.suppress(StoredObjectError):
-        return read_stored(KVStore, observed.kv_store)
+        store = read_stored(KVStore, observed.kv_store)
+        # What is stored is read without its status; of a store's, the name of the Secret is as good as wanted.
+        made = KVStoreStatus(integrity_secret=text(observed.kv_store, "status", "integritySecret") or None)
+        return store.model_copy(update={"status": made})
     return None
 
 
