@@ -167,7 +167,7 @@ able: | prerequisites
 	@$(PYTHON) -m e2e.cluster.machine
 
 .PHONY: e2e
-e2e: able .venv/.complete $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
+e2e: able .venv/.complete redis $(if $(HAS_ENGINE),engine) ## end-to-end tests against a real Kubernetes of their own; needs root, Debian and Go (docs/how-to/end-to-end.md)
 	$(PYTEST) -n $(if $(INFERPLANE_E2E_KUBECONFIG),0,$(LANES)) e2e tests/helm $(ARGS)
 
 # A cluster for looking at things by hand; it lasts until Ctrl-C.
