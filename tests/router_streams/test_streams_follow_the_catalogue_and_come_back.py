@@ -1,6 +1,7 @@
 """Worker streams, the catalogue file and the configuration: what comes in, and what happens when it does not."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -105,7 +106,9 @@ class NoSleep:
         await asyncio.sleep(0)
 
 
-def stream(address: str, feed: NotedFeed, sleep: NoSleep, *, silence_s: float = 10.0) -> WorkerStream:
+def stream(
+    address: str, feed: NotedFeed, sleep: NoSleep, *, silence_s: float = 10.0, connect_timeout_s: float = 0.2
+) -> WorkerStream:
     return WorkerStream(
         "w0",
         address,
@@ -114,7 +117,7 @@ def stream(address: str, feed: NotedFeed, sleep: NoSleep, *, silence_s: float = 
         clock=FakeClock(),
         rng=Random(1),
         observer=StreamObserver(),
-        settings=StreamSettings(connect_timeout_s=0.2, silence_s=silence_s),
+        settings=StreamSettings(connect_timeout_s=connect_timeout_s, silence_s=silence_s),
         sleep=sleep,
     )
 
@@ -187,6 +190,43 @@ def test_an_agent_that_is_not_there_is_tried_with_growing_bounded_delays() -> No
     assert all(0 <= delay <= ceiling for delay, ceiling in zip(sleep.delays, ceilings, strict=True))
     assert tried
     assert events == []
+
+
+def test_an_agent_that_begins_to_listen_is_reached_within_the_attempt() -> None:
+    async def scenario() -> tuple[list[str], list[float]]:
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{held.getsockname()[1]}"
+        agent, feed, sleep = Agent([1]), NotedFeed(), NoSleep(1)
+        running = asyncio.ensure_future(stream(address, feed, sleep, connect_timeout_s=30.0).run())
+        await asyncio.sleep(0)
+        agent.server.add_insecure_port(address)
+        await agent.server.start()
+        await asyncio.gather(running, return_exceptions=True)
+        await agent.server.stop(None)
+        return feed.events, sleep.delays
+
+    events, delays = asyncio.run(scenario())
+
+    assert events == ["connected w0", "message 1", "lost w0"]
+    assert len(delays) == 1
+
+
+def test_an_error_of_whoever_is_fed_is_no_lost_stream() -> None:
+    class BrokenFeed(NotedFeed):
+        def on_worker_message(self, worker_id: str, message: wire.WorkerMessage, now: float) -> Resync | None:
+            raise LookupError(worker_id, message, now)
+
+    async def scenario() -> None:
+        agent = Agent([1], stay=True)
+        address = await agent.start()
+        try:
+            with pytest.raises(LookupError):
+                await stream(address, BrokenFeed(), NoSleep()).run()
+        finally:
+            await agent.server.stop(None)
+
+    asyncio.run(scenario())
 
 
 def worker(name: str, address: str) -> CatalogueWorker:

@@ -15,8 +15,9 @@ from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.core.index_check import Held, Place
 from inferplane_router.core.roster import PLANES
 from inferplane_router.core.values import Hashes
-from inferplane_router.streams.worker_stream import METHOD, OPTIONS, PROTOCOL_VERSION
+from inferplane_router.streams.worker_stream import METHOD, PROTOCOL_VERSION
 
+_OPTIONS: Final = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.use_local_subchannel_pool", 1))
 _HELLO: Final = wire.Hello(protocol_version=PROTOCOL_VERSION, component="diagnose", want_blocks=True)
 
 
@@ -30,7 +31,7 @@ async def read_blocks(address: str, *, deadline_s: float = 10.0) -> Held:
     try:
         async with (
             asyncio.timeout(deadline_s),
-            grpc.aio.insecure_channel(address, options=OPTIONS) as channel,
+            grpc.aio.insecure_channel(address, options=_OPTIONS) as channel,
             aclosing(_messages(channel)) as messages,
         ):
             async for message in messages:

@@ -14,27 +14,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-import grpc
 import structlog
+from google.protobuf.message import DecodeError
 
 from inferplane_api.proto import worker_pb2 as wire
 from inferplane_router.core.facade import WorkerFeed
+from inferplane_router.rpc.dialing import CallFailedError, DialedCall, dialed
 from inferplane_runtime.clock import Clock
 
 PROTOCOL_VERSION: Final = 1
 METHOD: Final = "/inferplane.v1.WorkerStream/Subscribe"
-_QUEUE: Final = 1024
-OPTIONS: Final = (
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    # An agent listens before its Pod can be ready: whoever sees the Pod ready and asks shall not be told that there is
-    # no worker because the next attempt to reach it is a second away.
-    ("grpc.max_reconnect_backoff_ms", 400),
-    ("grpc.use_local_subchannel_pool", 1),
-)
 _log = structlog.get_logger("inferplane.streams")
 
 
@@ -90,15 +79,17 @@ class WorkerStream:
         self._observer = observer
         self._settings = settings
         self._sleep = sleep
-        self._outbox: asyncio.Queue[wire.SubscriberMessage] | None = None
+        self._call: DialedCall | None = None
+        self._heard_at = 0.0
         self.tried = False
         """A first attempt has succeeded or failed."""
 
     def tell(self, message: wire.SubscriberMessage) -> bool:
-        """Queue a message for the agent; False when there is no stream or it is congested."""
-        if self._outbox is None or self._outbox.full():
+        """Send a message to the agent; False when there is no stream or it is congested."""
+        call = self._call
+        if call is None or call.congested:
             return False
-        self._outbox.put_nowait(message)
+        call.send(message.SerializeToString())
         return True
 
     async def run(self) -> None:
@@ -116,69 +107,52 @@ class WorkerStream:
 
     async def _attempt(self) -> None:
         try:
-            async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
-                async with asyncio.timeout(self._settings.connect_timeout_s):
-                    await channel.channel_ready()
-                await self._converse(channel)
+            async with dialed(METHOD, self._address, self._take, timeout_s=self._settings.connect_timeout_s) as call:
+                await self._converse(call)
         except TimeoutError:
             self._failed("no connection in time")
         except SilentStreamError:
             self._failed("no heartbeat")
-        except grpc.aio.AioRpcError as error:
-            self._failed(f"{error.code().name}: {error.details()}")
+        except CallFailedError as error:
+            self._failed(str(error))
 
     def _failed(self, reason: str) -> None:
         self._observer.failed(self._worker_id)
         _log.info("worker stream down", worker=self._worker_id, address=self._address, reason=reason)
 
-    async def _converse(self, channel: grpc.aio.Channel) -> None:
-        subscribe = channel.stream_stream(
-            METHOD,
-            request_serializer=_serialise,
-            response_deserializer=wire.WorkerMessage.FromString,
-        )
-        call = subscribe()
-        outbox: asyncio.Queue[wire.SubscriberMessage] = asyncio.Queue(_QUEUE)
-        await call.write(wire.SubscriberMessage(hello=self._hello))
-        self._outbox = outbox
+    async def _converse(self, call: DialedCall) -> None:
+        self._call, self._heard_at = call, asyncio.get_running_loop().time()
+        call.send(wire.SubscriberMessage(hello=self._hello).SerializeToString())
         self._feed.worker_connected(self._worker_id, self._clock.monotonic())
         self._observer.connected(self._worker_id)
-        writer = asyncio.create_task(_write(call, outbox), name=f"stream writer {self._worker_id}")
         try:
-            await self._listen(call, outbox)
+            await self._until_over(call)
         finally:
-            self._outbox = None
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
-            call.cancel()
+            self._call = None
             self._feed.worker_lost(self._worker_id, self._clock.monotonic())
             self._observer.lost(self._worker_id)
 
-    async def _listen(self, call: "_Call", outbox: asyncio.Queue[wire.SubscriberMessage]) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._settings.silence_s):
-                    message = await call.read()
-            except TimeoutError:
-                raise SilentStreamError from None
-            if not isinstance(message, wire.WorkerMessage):
-                return  # the agent ended the stream
-            self.tried = True
-            resync = self._feed.on_worker_message(self._worker_id, message, self._clock.monotonic())
-            self._observer.heard(self._worker_id, message)
-            if resync is not None and not outbox.full():
-                asked = wire.Resync(dp_rank=resync.rank, reason=resync.reason)
-                outbox.put_nowait(wire.SubscriberMessage(resync=asked))
+    async def _until_over(self, call: DialedCall) -> None:
+        loop = asyncio.get_running_loop()
+        while not call.over.done():
+            left_s = self._heard_at + self._settings.silence_s - loop.time()
+            if left_s <= 0:
+                raise SilentStreamError
+            await asyncio.wait((call.over,), timeout=left_s)
+        call.over.result()
 
-
-_Call = grpc.aio.StreamStreamCall[wire.SubscriberMessage, wire.WorkerMessage]
-
-
-def _serialise(message: wire.SubscriberMessage) -> bytes:
-    return message.SerializeToString()
-
-
-async def _write(call: _Call, outbox: asyncio.Queue[wire.SubscriberMessage]) -> None:
-    """Send what is queued, in order."""
-    while True:
-        await call.write(await outbox.get())
+    def _take(self, data: bytes) -> None:
+        """Pass one message on, and ask for a snapshot where it shows that one is missing."""
+        call = self._call
+        if call is None:  # nobody has greeted yet
+            return
+        try:
+            message = wire.WorkerMessage.FromString(data)
+        except DecodeError as error:
+            call.hang_up(f"a message that cannot be read: {error}")
+            return
+        self.tried, self._heard_at = True, asyncio.get_running_loop().time()
+        resync = self._feed.on_worker_message(self._worker_id, message, self._clock.monotonic())
+        self._observer.heard(self._worker_id, message)
+        if resync is not None:
+            self.tell(wire.SubscriberMessage(resync=wire.Resync(dp_rank=resync.rank, reason=resync.reason)))
