@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferplane_api.catalogue import WorkerRole
-from inferplane_planner.core.contract import NOBODY, Observations, Plan, Spec, State, Workers
+from inferplane_planner.core.contract import NOBODY, WINDOW_S, Observations, Plan, Spec, State, Workers
 from inferplane_planner.core.decide import Patience
 from inferplane_planner.core.engine_model import CALIBRATED, EngineModel
 from inferplane_planner.core.solve import Bounds, Objective
@@ -23,7 +23,6 @@ from inferplane_simulator.errors import ScenarioError
 from inferplane_simulator.scaling import Served, Staff
 from inferplane_simulator.scenario import PoolSpec, Scenario
 
-_WINDOW_S: Final = 300.0
 _ROUTER: Final = "router"
 
 
@@ -35,7 +34,7 @@ class Planner:
     plans: list[Plan] = field(default_factory=list[Plan])
     _state: State = field(default_factory=State)
     _arrivals: Arrivals = field(init=False)
-    _window: Window = field(default_factory=lambda: Window(_WINDOW_S, 0.0))
+    _window: Window = field(default_factory=lambda: Window(WINDOW_S, 0.0))
     _arrived: int = 0
     _answered: int = 0
 

@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplane_engine.timing import Link, TimingProfile
-from inferplane_planner.core.contract import Count, Observations, Plan, Spec, State, Verdict, Workers
+from inferplane_planner.core.contract import (
+    WINDOW_S,
+    Count,
+    Measured,
+    Observations,
+    Plan,
+    Spec,
+    State,
+    Verdict,
+    Workers,
+)
 from inferplane_planner.core.decide import Move, Patience
 from inferplane_planner.core.demand import Demand
 from inferplane_planner.core.engine_model import CALIBRATED, EngineModel
@@ -231,3 +241,13 @@ def test_the_same_arguments_give_the_same_plan() -> None:
     seen, now = world.see(21), world.now + PERIOD_S
 
     assert step(world.state, seen, world.spec, now)[1] == step(world.state, seen, world.spec, now)[1]
+
+
+@pytest.mark.parametrize("delay_s", [PERIOD_S, 60.0, 120.0])
+def test_a_miss_is_counted_once_however_short_the_delay(delay_s: float) -> None:
+    world = World(spec(patience=Patience(down_delay_s=delay_s, max_step=4)), prefill=4, decode=4)
+    world.go_on(4, 8)
+    missed = Measured(100, ttft_s=5.0, tpot_s=0.01, attainment=0.5)
+    world.go_on(4, round(WINDOW_S / PERIOD_S), measured=missed)
+
+    assert world.state.doubt == pytest.approx(1.1)

@@ -13,7 +13,7 @@ import structlog
 from inferplane_planner.act.journal import Decided, Journal
 from inferplane_planner.act.resuming import resumed
 from inferplane_planner.act.world import Findings, Sight, World, WorldError
-from inferplane_planner.core.contract import Observations, Plan, State
+from inferplane_planner.core.contract import WINDOW_S, Observations, Plan, State
 from inferplane_planner.core.step import step
 from inferplane_planner.observe.arrivals import Arrivals
 from inferplane_planner.observe.events import Finished
@@ -50,7 +50,7 @@ class Planning:
         self._state = State()
         self._first = True
         self._arrivals = Arrivals(period_s, now())
-        self._window = Window(300.0, now())
+        self._window = Window(WINDOW_S, now())
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._asleep = False
         self._wake = asyncio.Event()

@@ -7,6 +7,7 @@ says what is wanted; `State` is carried from step to step and made by nobody but
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from inferplane_planner.core.decide import Memory, Move, Patience
 from inferplane_planner.core.demand import Demand
@@ -39,6 +40,9 @@ class Workers:
 
 
 NOBODY = Workers(0, 0)
+
+WINDOW_S: Final = 300.0
+"""How far back `Observations.sample` and `Observations.measured` reach."""
 
 
 @dataclass(frozen=True, slots=True)
