@@ -138,7 +138,7 @@ bench: .venv/.complete ## every bench of minutes, one JSON line a result, also i
 	$(VENV)/python tools/bench_all.py
 
 # One benchmark alone: make bench-index ARGS="--blocks 100000"; the last line it prints is JSON.
-BENCHES := $(addprefix bench-,index pick gateway extproc agent events seeing tokenizer sim simulator routing overload streams replicas)
+BENCHES := $(addprefix bench-,index pick gateway extproc agent events seeing scrape tokenizer sim simulator routing overload streams replicas)
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: .venv/.complete
 	PYTHONPATH=tools $(VENV)/python bench/bench_$*.py $(ARGS)

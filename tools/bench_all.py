@@ -17,7 +17,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / ".cache" / "bench.jsonl"
 TIME_LIMIT_S = 900.0
-MATRICES = frozenset({"bench_routing.py", "tune_routing.py"})
+MATRICES = frozenset({"bench_fidelity.py", "bench_routing.py", "tune_routing.py"})
 """Many runs of the same thing, which take hours: one is started by its own name."""
 
 

@@ -14,6 +14,7 @@ Usage: PYTHON_OF_THE_ENGINE tools/make_tiny_model.py [FOLDER]
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,31 @@ You are a helpful assistant.{% if tools %}
 {% endif %}"""
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Shape of a Llama."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head: int
+
+
+TINY = Size(hidden=128, intermediate=256, layers=2, heads=4, kv_heads=2, head=32)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FOLDER
     built = build_once(folder, Path(__file__).read_text(), build)
     sys.stdout.write(f"{folder}: {'built' if built else 'there already'}\n")
 
 
-def build(folder: Path) -> None:
+def build(folder: Path, size: Size = TINY) -> None:
     tokenizer = train_tokenizer()
     tokenizer.save_pretrained(folder)
-    save_weights(folder, tokenizer)
+    save_weights(folder, tokenizer, size)
 
 
 def train_tokenizer() -> Any:
@@ -91,19 +107,19 @@ def corpus() -> Iterator[str]:
     yield from (topics[name] for name in sorted(topics))
 
 
-def save_weights(folder: Path, tokenizer: Any) -> None:
+def save_weights(folder: Path, tokenizer: Any, size: Size) -> None:
     torch = import_module("torch")
     transformers = import_module("transformers")
     torch.manual_seed(SEED)
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
+        hidden_size=size.hidden,
+        intermediate_size=size.intermediate,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        head_dim=size.head,
         max_position_embeddings=CONTEXT,
         rms_norm_eps=1e-6,
         tie_word_embeddings=False,
