@@ -26,7 +26,12 @@ def cpu_s(pid: int) -> float:
 
 def pss_mib(pid: int) -> float:
     """Return the memory of a process and its children; what they share counts once."""
-    return sum(_own_pss_mib(each) for each in family(pid))
+    return sum(_own_mib(each, "Pss") for each in family(pid))
+
+
+def anonymous_mib(pid: int) -> float:
+    """Return what a process and its children have written: it grows with nothing that others map or unmap."""
+    return sum(_own_mib(each, "Pss_Anon") for each in family(pid))
 
 
 async def split(port: int, pid: int, *, connections: int = 1000) -> list[int]:
@@ -50,9 +55,9 @@ def _own_cpu_s(pid: int) -> float:
     return time.clock_gettime(~pid << _CLOCK_BITS | _CPU_OF_PROCESS)
 
 
-def _own_pss_mib(pid: int) -> float:
+def _own_mib(pid: int, what: str) -> float:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
 
 
 def _accepted(port: int) -> set[str]:

@@ -3,7 +3,7 @@
 `--streams N --per-s R`: so many streams at once, each as fast as its engine steps, for `--seconds`; how many tokens a
 second came to each, how long the gaps were, what the router's process took of a core and of memory.
 `--disconnects N`: so many clients come and leave in the middle of everything; what is left behind afterwards.
-`--soak S`: both kinds at once for so long; the router's memory in each tenth of that time.
+`--soak S`: clients that come and leave for so long; what the router's process holds in each tenth of that time.
 `--pests N`: the same streams beside N idle connections, bodies in drops and clients that never read.
 
 The router, the workers (simulated engines with their agents) and the clients are three processes.  The last line is
@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import uvloop
-from bench_gateway import cpu_s, first_line, process, pss_mib
+from _processes import anonymous_mib, cpu_s, pss_mib
+from bench_gateway import first_line, process
 
 from inferplane_api.catalogue import Catalogue, CatalogueService, CatalogueWorker, RoutingMode, WorkerRole
 from inferplane_runtime import logs
@@ -189,15 +190,15 @@ async def measure_streams(service: Service, count: int, per_s: float, seconds: f
 async def measure_leaving(service: Service, count: int, at_once: int) -> dict[str, Any]:
     await crowd(f"127.0.0.1:{service.http}", min(count, 500), at_once=at_once, seed=0)
     await service.at_rest()
-    before, memory = service.descriptors, pss_mib(service.pid)
+    before, memory = service.descriptors, anonymous_mib(service.pid)
     left = await crowd(f"127.0.0.1:{service.http}", count, at_once=at_once, seed=1)
     rest = await service.at_rest()
     return {
         "left": {kind.value: number for kind, number in sorted(left.items())},
         "left_behind": rest,
         "descriptors_more": service.descriptors - before,
-        "pss_mib_more": round(pss_mib(service.pid) - memory, 1),
-        "pss_mib": round(pss_mib(service.pid), 1),
+        "anonymous_mib_more": round(anonymous_mib(service.pid) - memory, 1),
+        "anonymous_mib": round(anonymous_mib(service.pid), 1),
     }
 
 
@@ -205,12 +206,12 @@ async def soak(service: Service, seconds: float, at_once: int) -> dict[str, Any]
     begun, memory, visits = time.monotonic(), list[tuple[float, float]](), 0
     while (at_s := time.monotonic() - begun) < seconds:
         visits += (await crowd(f"127.0.0.1:{service.http}", 200, at_once=at_once, seed=visits)).total()
-        memory.append((at_s, pss_mib(service.pid)))
+        memory.append((at_s, anonymous_mib(service.pid)))
     tenths = [[mib for at_s, mib in memory if int(10 * at_s / seconds) == tenth] for tenth in range(10)]
     return {
         "seconds": seconds,
         "visits": visits,
-        "pss_mib_by_tenth": [round(statistics.mean(each), 1) for each in tenths if each],
+        "anonymous_mib_by_tenth": [round(statistics.mean(each), 1) for each in tenths if each],
         "left_behind": await service.at_rest(),
     }
 
