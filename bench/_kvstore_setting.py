@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
-from bare_engine import PLUGIN, REPOSITORY, BareEngine, EngineSpec
+from bare_engine import ENGINE_PYTHON, PLUGIN, REPOSITORY, BareEngine, EngineSpec, tied_to_parent
 from inferplane_kv_connector.client import RETRY_S, StoreClient
 from real_redis import RealRedis, find_program
 from store_connector import transfer_config
@@ -91,7 +91,7 @@ class Setting:
         (self.folder / "store.json").write_text(json.dumps(config))
         command = [sys.executable, "-m", "inferplane_kvstore", "--config", str(self.folder / "store.json")]
         with (self.folder / "store.log").open("ab") as log:
-            self.store = subprocess.Popen(command, stderr=log)
+            self.store = subprocess.Popen([*tied_to_parent("TERM"), *command], stderr=log)
         while not self.ask_store("stat"):
             assert self.store.poll() is None, (self.folder / "store.log").read_text()[-2000:]
             time.sleep(0.1)
@@ -183,11 +183,19 @@ class Setting:
 
 
 def started(
-    name: str, model: Path, folder: Path, transfer: dict[str, Any], environment: tuple[tuple[str, str], ...]
+    name: str,
+    model: Path,
+    folder: Path,
+    transfer: dict[str, Any],
+    environment: tuple[tuple[str, str], ...],
+    *,
+    python: Path = ENGINE_PYTHON,
 ) -> BareEngine:
     """Start an engine with this connector, and wait until it is ready."""
     arguments = ("--kv-transfer-config", json.dumps(transfer))
-    spec = EngineSpec(name, "decode", model, ("m",), _CACHE_BYTES, arguments=arguments, environment=environment)
+    spec = EngineSpec(
+        name, "decode", model, ("m",), _CACHE_BYTES, arguments=arguments, environment=environment, python=python
+    )
     engine = BareEngine.start(spec, folder)
     try:
         print(f"{name} is ready after {engine.wait_ready(START_LIMIT_S):.0f} s", flush=True)

@@ -48,6 +48,7 @@ class EngineSpec:
     block_size: int = 32
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    python: Path = ENGINE_PYTHON
 
 
 @dataclass(slots=True)
@@ -71,7 +72,9 @@ class BareEngine:
         log = folder / f"{spec.name}.log"
         with log.open("wb") as output:
             process = _spawn(
-                _command(spec, port, events, replay), {**_environment(side_channel), **dict(spec.environment)}, output
+                _command(spec, port, events, replay),
+                {**_environment(spec.python, side_channel), **dict(spec.environment)},
+                output,
             )
         return cls(spec, f"http://127.0.0.1:{port}", events, replay, log, process)
 
@@ -123,7 +126,7 @@ def _command(spec: EngineSpec, port: int, events: str, replay: str) -> list[str]
     }
     return [
         *tied_to_parent("KILL"),
-        *(str(ENGINE_PYTHON), "-m", "vllm.entrypoints.openai.api_server"),
+        *(str(spec.python), "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(spec.model), "--served-model-name", *spec.served_names),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--enforce-eager", "--dtype", spec.dtype, "--distributed-executor-backend", "uni"),
@@ -134,10 +137,10 @@ def _command(spec: EngineSpec, port: int, events: str, replay: str) -> list[str]
     ]
 
 
-def _environment(side_channel: int) -> dict[str, str]:
+def _environment(python: Path, side_channel: int) -> dict[str, str]:
     return {
         **os.environ,
-        "PATH": f"{ENGINE_PYTHON.parent}:{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(PLUGIN),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
