@@ -87,10 +87,12 @@ class Bench:
         """Run what is missing of a fleet."""
         if not self._missing(fleet):
             return
-        if self.results.known(ONE) is None:
+        if fleet is not ONE and self.results.known(ONE) is None:
             with running(ONE, self.model) as live:
                 self._calibrate(live)
         with running(fleet, self.model) as live:
+            if self.results.known(ONE) is None:
+                self._calibrate(live)
             if fleet.prefill and not self.results.find(what="link"):
                 self._learn_link(fleet, live)
             for load, seed, repeat in self._missing(fleet):
