@@ -108,7 +108,7 @@ GONE, KUBE = Level.LACKING, "kubernetes"
 
 
 LACKS: list[tuple[dict[str, Any], str, Level, str]] = [
-    ({"version": "v1.28.9"}, KUBE, GONE, "v1.28.9 has no native sidecars"),
+    ({"version": "v1.28.9"}, KUBE, GONE, "the chart does not take v1.28.9"),
     ({"definitions": with_definition(None)}, "resource InferenceService", GONE, "is not defined"),
     ({"definitions": with_definition(older("InferenceService"))}, "resource InferenceService", GONE, "spec.slo"),
     (
@@ -120,6 +120,12 @@ LACKS: list[tuple[dict[str, Any], str, Level, str]] = [
     ({"definitions": None, "groups": frozenset()}, "resources", GONE, "inferplane.dev is not served"),
     ({"components": [make_component("gateway")]}, "operator", GONE, "is not installed"),
     ({"components": [make_component("operator"), make_component("gateway", 0)]}, "gateway", GONE, "0 of 2 ready"),
+    (
+        {"components": [make_component("operator"), make_component("gateway"), make_component("planner", 0)]},
+        "planner",
+        GONE,
+        "0 of 2 ready",
+    ),
     ({"components": None}, "operator and gateway", Level.OPTIONAL, "may not be read"),
     ({"policies": []}, "admission policy", Level.OPTIONAL, "is not installed"),
     ({"policies": None}, "admission policy", Level.OPTIONAL, "may not be read"),

@@ -34,7 +34,7 @@ BASE = render_service(service()).revision
         {"scaling": {"mode": "slo"}},
         {"budget": {"maxDevices": 8}},
         {"rollout": {"maxSurge": 3}},
-        {"gateway": {"kind": "dedicated"}},
+        {"gateway": {"processes": 2}},
         {"mode": "disaggregated"},
         {"decode": {"replicas": 3, "minReplicas": 2, "maxReplicas": 5}},
         {"engine": {"type": "sim", "dtype": "auto"}},

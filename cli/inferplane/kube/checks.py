@@ -19,8 +19,8 @@ from inferplane_api.schema.definitions import NAMES, custom_resource_definition
 from inferplane_api.v1alpha1.metadata import GROUP
 
 CHART: Final = "install the chart: `helm install inferplane helm/inferplane`"
-_OLDEST: Final = (1, 29)
-"""From here on sidecars start before, and end after, the containers they serve."""
+_OLDEST: Final = (1, 30)
+"""What the chart asks for: native sidecars, and admission policies that guard a KVStore in use."""
 _IMAGE_VOLUMES: Final = ((1, 33), (1, 35))
 """Known from, and without a feature gate from."""
 _SKEW_S: Final = 5.0
@@ -79,7 +79,7 @@ def _version(version: str) -> Check:
     if release(version) >= _OLDEST:
         return _ok("kubernetes", version)
     oldest = ".".join(map(str, _OLDEST))
-    return Check("kubernetes", Level.LACKING, f"{version} has no native sidecars", f"upgrade to {oldest} or newer")
+    return Check("kubernetes", Level.LACKING, f"the chart does not take {version}", f"upgrade to {oldest} or newer")
 
 
 def _definitions(facts: ClusterFacts) -> Iterator[Check]:
@@ -124,12 +124,14 @@ def _ours(kind: str) -> Object:
 
 
 def component_checks(components: Sequence[Object] | None) -> Iterator[Check]:
-    """Say whether operator and gateway are there and ready."""
+    """Say whether operator and gateway are there and ready, and the planner where there is one."""
     if components is None:
         yield _unknown("operator and gateway", "Deployments")
         return
     for role in ("operator", "gateway"):
         yield _component(role, [it for it in components if component(it) == role])
+    if planners := [it for it in components if component(it) == "planner"]:
+        yield _component("planner", planners)
 
 
 def _component(role: str, found: Sequence[Object]) -> Check:

@@ -112,7 +112,7 @@ def read_components(cluster: Cluster, namespace: str) -> list[Object] | None:
     found = _maybe(cluster, kinds.DEPLOYMENTS, labels=_PART_OF)
     if found is None:
         found = _maybe(cluster, kinds.DEPLOYMENTS, namespace, labels=_PART_OF)
-    return None if found is None else [it for it in found if component(it) in ("gateway", "operator")]
+    return None if found is None else [it for it in found if component(it) in ("gateway", "operator", "planner")]
 
 
 def component(deployment: Object) -> str:

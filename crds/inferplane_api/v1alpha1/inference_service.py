@@ -42,11 +42,6 @@ class ScalingMode(StrEnum):
     """An HPA or KEDA changes them through the scale subresource."""
 
 
-class GatewayKind(StrEnum):
-    SHARED = "shared"
-    DEDICATED = "dedicated"
-
-
 class Budget(WireModel):
     """What the service may cost; absent fields do not limit."""
 
@@ -114,8 +109,6 @@ class Rollout(WireModel):
 
 
 class Gateway(WireModel):
-    kind: GatewayKind = Field(default=GatewayKind.SHARED, description="The release's gateway, or one of its own.")
-    replicas: int = Field(default=1, ge=1, le=1000, description="Replicas of a dedicated gateway.")
     processes: int = Field(
         default=1,
         ge=1,
