@@ -15,8 +15,10 @@ _SERVES: Final = frozenset({"ready", "suspect"})
 
 def verdict(it: Document) -> str:
     """Say whether the objective holds, and when it did not."""
-    missed = it.get("missed") or {}  # routers before this one do not tell
-    told = {half: missed[half] for half in _HALVES if missed.get(half)}
+    missed: Mapping[str, Document | None] = (
+        it.get("missed") or dict[str, Document]()
+    )  # routers before this one do not tell
+    told = {half: each for half in _HALVES if (each := missed.get(half))}
     lasts = any(each["lasts"] for each in told.values())
     return " ".join([_standing(it, lasts=lasts), *(_sentence(half, each) for half, each in told.items()), *_ill(it)])
 

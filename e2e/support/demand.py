@@ -35,7 +35,12 @@ class Demand:
         """Return what is asked for: the metric in any namespace, or which resources there are."""
         if path.rstrip("/").endswith(METRIC):
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            item = {"metricName": METRIC, "metricLabels": {}, "timestamp": now, "value": str(self.value)}
+            item: dict[str, Any] = {
+                "metricName": METRIC,
+                "metricLabels": {},
+                "timestamp": now,
+                "value": str(self.value),
+            }
             return {"kind": "ExternalMetricValueList", "apiVersion": _VERSION, "metadata": {}, "items": [item]}
         resource = {
             "name": METRIC,
@@ -78,7 +83,7 @@ def _listening(demand: Demand, certificates: Certificates) -> ThreadingHTTPServe
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the library's name
             """Say nothing: an aggregator asks every few seconds."""
 
     server = ThreadingHTTPServer((ADDRESS, 0), Handler)

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -124,7 +124,7 @@ def started(folder: Path, model: Path, redis: RealRedis, pools: dict[str, Any]) 
     service["spec"]["model"]["source"]["path"] = str(model)
     store["spec"]["tiers"].append({"name": "shared", "medium": "redis", "address": f"127.0.0.1:{redis.port}"})
     manifest = folder / "kept.yaml"
-    manifest.write_text(yaml.safe_dump_all([service, store]))
+    manifest.write_text(cast("Any", yaml).safe_dump_all([service, store]))
     state = StateDir(folder / "state")
     state.root.mkdir()
     state.kv_secret.write_bytes(SECRET)  # instances that share a Redis have one key
