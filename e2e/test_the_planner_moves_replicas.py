@@ -3,6 +3,7 @@
 The engine is simulated with the times of a real accelerator, so a few requests a second are a load.
 """
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ QUIET: Final = Shape(rate_per_s=0.6, prompt_tokens=300, answer_tokens=20)
 LONG_PROMPTS: Final = Shape(rate_per_s=2.0, prompt_tokens=5000, answer_tokens=10)
 LONG_ANSWERS: Final = Shape(rate_per_s=2.0, prompt_tokens=200, answer_tokens=200)
 PERIOD_S: Final = 1
+KEPT_S: Final = 10
+"""For how long a plan that asks for fewer workers has to last."""
 _ENGINE: Final[dict[str, Any]] = {
     "type": "sim",
     "blockSize": 16,
@@ -65,6 +68,18 @@ class Planned:
         ready = tuple(len(self.service.ready_pods(role)) for role in ("prefill", "decode"))
         return counts[0] >= prefill and counts[1] >= decode and ready == counts
 
+    def settles(self) -> None:
+        """Wait until no number has changed for longer than workers are kept in case they are needed again."""
+        since, seen = time.monotonic(), self.look()
+
+        def stood() -> bool:
+            nonlocal since, seen
+            if (now := self.look()) != seen:
+                since, seen = time.monotonic(), now
+            return time.monotonic() - since > KEPT_S + 5
+
+        until(stood, 180, what="numbers that stand")
+
     def meets(self) -> bool:
         self.look()
         return bool(self.service.condition("SLOMet").get("status") == "True")
@@ -83,7 +98,7 @@ def planned(cluster: Cluster, release: Release) -> Iterator[Planned]:
                     served=name,
                     engine=_ENGINE,
                     slo={"ttft": "2s", "tpot": "100ms", "percentile": 90, "window": "15s"},
-                    scaling={"mode": "slo", "scaleDownDelay": "10s", "maxStep": 2},
+                    scaling={"mode": "slo", "scaleDownDelay": f"{KEPT_S}s", "maxStep": 2},
                     budget={"maxDevices": 6},
                 )
             )
@@ -120,6 +135,7 @@ def test_long_prompts_bring_prefill_workers_and_the_objective_comes_back(planned
     traffic.shape = LONG_PROMPTS
     until(lambda: planned.serves(2, 1), 240, what="a second prefill worker")
     until(planned.meets, 180, what="SLOMet after the step")
+    planned.settles()  # the demand was still rising when the objective was back
 
     assert planned.steps["prefill"] == sorted(planned.steps["prefill"])
     assert planned.steps["decode"] == [1]
@@ -138,9 +154,10 @@ def test_long_answers_bring_decode_workers_and_prefill_workers_go(planned: Plann
 
 
 def test_a_constant_load_keeps_its_workers(planned: Planned, traffic: Traffic) -> None:
+    planned.settles()
     planned.steps.clear()
     before, began = planned.look(), traffic.ended
-    until(lambda: planned.look() and traffic.ended >= began + 20, 180, what="twenty more answers")
+    until(lambda: planned.look() and traffic.ended >= began + 30, 180, what="thirty more answers")
 
     assert planned.steps == {"prefill": [before[0]], "decode": [before[1]]}
 
